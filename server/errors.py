@@ -1,0 +1,78 @@
+"""Every exception that Suture raises on purpose.
+
+SutureError
+  SetupError            the user must change something before anything can run: exit 2
+    ModelError          a model that is unknown, missing, broken or unsupported
+    DownloadError       a model file that could not be fetched or verified
+  RequestError          the caller can fix it
+    InvalidRequest      400, says which field and what was expected
+    InfillUnsupported   501, the model has no FIM sentinels
+  Unavailable           503 with Retry-After
+    Loading             the model is still being loaded
+    QueueFull           too many requests wait already
+  EngineError           500, the engine failed; other requests go on
+
+The mapping to a dialect's error body stands in that dialect's route; the status is here.
+"""
+
+from __future__ import annotations
+
+
+class SutureError(Exception):
+    """Base of all; ``str(error)`` is one line fit for a terminal."""
+
+    status = 500
+
+
+class SetupError(SutureError):
+    """Wrong usage, settings or files, found before any request is served."""
+
+
+class ModelError(SetupError):
+    """The model is unknown, missing, broken or of a kind that cannot be driven."""
+
+
+class DownloadError(SetupError):
+    """A model file could not be fetched, or is not what its checksum says."""
+
+
+class RequestError(SutureError):
+    """The request cannot be served as it is."""
+
+    status = 400
+
+
+class InvalidRequest(RequestError):
+    """A field is missing, of the wrong type or out of range; ``field`` names it."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InfillUnsupported(RequestError):
+    """The loaded model was not trained to fill in the middle."""
+
+    status = 501
+
+
+class Unavailable(SutureError):
+    """The server cannot take the request now; ``retry_after`` is in whole seconds."""
+
+    status = 503
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Loading(Unavailable):
+    """The model is still being loaded."""
+
+
+class QueueFull(Unavailable):
+    """As many requests wait as the queue holds."""
+
+
+class EngineError(SutureError):
+    """The engine failed on this request; its state was put back as it was before."""

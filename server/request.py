@@ -1,0 +1,152 @@
+"""What a completion is asked with and answered with, in no dialect's words.
+
+A route translates its body into a `CompletionRequest`; `complete()` turns that into
+`CompletionChunk`s, of which the last carries the `CompletionResult`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Healing = Literal["exact", "recursive", "off"]
+Layout = Literal["auto", "psm", "spm"]
+Shape = Literal["auto", "line", "raw"]
+OnIncomplete = Literal["replace", "drop"]
+FinishReason = Literal[
+    "stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"
+]
+HealingLevel = Literal["exact", "exact_seq", "recursive", "canonical", "hygiene", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraText:
+    """Text from another file that may help; `path` is shown to the model."""
+
+    text: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How a token is drawn. The defaults are greedy; a route fills in its dialect's own.
+
+    `temperature` 0 is greedy. `top_k` 0, `top_p` 1, `min_p` 0, `repeat_penalty` 1 are off.
+    `seed` None draws a fresh one. `logit_bias` adds to logits; ``-inf`` bans a token.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One completion at one cursor.
+
+    `infill` says that there is a hole between `prefix` and `suffix`; without it the text goes
+    on left to right after `prefix`, and `suffix` is empty. `give_back` None is the stable cut,
+    else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
+    `deadline_ms` bounds the generation from its first token on; None is no bound.
+    """
+
+    prefix: str
+    suffix: str = ""
+    infill: bool = False
+    extra: tuple[ExtraText, ...] = ()
+    path: str | None = None
+    language: str | None = None
+    healing: Healing = "exact"
+    give_back: int | None = None
+    layout: Layout = "auto"
+    shape: Shape = "auto"
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    max_tokens: int = 128
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop: bool = False
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    detokenize: bool = True
+    return_tokens: bool = False
+    on_incomplete: OnIncomplete = "replace"
+    stream_interval: int = 1
+    deadline_ms: int | None = None
+    session: str | None = None
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HealingReport:
+    """What happened at the boundary; `pending` is the given-back bytes."""
+
+    level: HealingLevel = "none"
+    dropped_tokens: int = 0
+    pending: bytes = b""
+    nodes: int = 0
+    tv_bound: float = 0.0
+    logprob: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PromptReport:
+    """Tokens of the prompt: all, taken from the KV cache, and evaluated for this request."""
+
+    tokens: int = 0
+    reused: int = 0
+    evaluated: int = 0
+    layout: str = "plain"
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """Steps after which bytes were held back, and the most bytes held at once."""
+
+    held_steps: int = 0
+    held_max_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds spent evaluating the prompt and generating."""
+
+    prompt_ms: float = 0.0
+    predicted_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionResult:
+    """How a completion ended. `stop_match` is the stop string that ended it, if one did.
+
+    `reason` is a code of docs/reasons.md where there is no text or less text than asked for.
+    """
+
+    finish: FinishReason
+    reason: str | None = None
+    stop_match: str | None = None
+    completion_tokens: int = 0
+    healing: HealingReport = field(default_factory=HealingReport)
+    prompt: PromptReport = field(default_factory=PromptReport)
+    stream: StreamReport = field(default_factory=StreamReport)
+    timings: Timings = field(default_factory=Timings)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionChunk:
+    """Text released by some steps; only the last chunk of a completion has a `result`.
+
+    `token_ids` are the accepted tokens since the chunk before, the healed ones included.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] = ()
+    result: CompletionResult | None = None
