@@ -1,69 +1,59 @@
-"""The engine's one primitive: evaluate a tree of tokens on top of a sequence, commit one path.
-
-Prefill, cover trees, drafts and several candidates are all trees. A chain is the tree whose
-nodes each have the node before them as parent.
-"""
+"""The engine's one primitive: evaluate a tree of tokens on top of a sequence, commit one path."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import NewType, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from suture.healing.vocabulary import Vocabulary
+from suture.healing import Vocabulary
+from suture.server.engine.tree import TokenTree
+from suture.server.errors import EngineError
 
 SequenceId = NewType("SequenceId", int)
 Logits = npt.NDArray[np.float32]
 
-ROOT = -1
 
-
-@dataclass(frozen=True, slots=True)
-class TokenTree:
-    """Tokens to evaluate on top of what a sequence holds.
-
-    `parents[i]` is the index of node i's parent, smaller than i, or `ROOT` for a node that
-    follows the sequence's last token. `wants` are the nodes whose logits rows are returned,
-    in that order.
-    """
-
-    tokens: tuple[int, ...]
-    parents: tuple[int, ...]
-    wants: tuple[int, ...]
-
-    @classmethod
-    def chain(cls, tokens: Sequence[int], *, wants_last: bool = True) -> TokenTree:
-        """One path: each token follows the one before it."""
-        n = len(tokens)
-        return cls(tuple(tokens), tuple(range(-1, n - 1)), (n - 1,) if wants_last and n else ())
+class Aborted(EngineError):
+    """`should_abort` said yes; every sequence is what it was before the call."""
 
 
 class Engine(Protocol):
-    """What drives a model. Every method must be called on the engine's one thread.
+    """What drives a model. Every method but `encode` must be called on the engine's one thread.
 
-    `n_batch` is the most tokens one `evaluate` may hold, over all its trees.
+    `n_ctx` is the most tokens that all sequences together may hold, `n_batch` the most that one
+    `evaluate` may hold over all its trees, `n_rows` the most rows it may return.
+    `should_abort` is asked many times during an evaluation, on the engine's thread; where the
+    backend cannot be interrupted (a GPU) it is not asked.
     """
 
     vocabulary: Vocabulary
     n_ctx: int
     n_batch: int
+    n_rows: int
+    should_abort: Callable[[], bool]
+
+    def encode(self, piece: bytes) -> list[int]:
+        """Token ids of plain text bytes: no special is parsed, none added. Any thread."""
+        ...
 
     def open(self) -> SequenceId:
-        """A new, empty sequence."""
+        """A new, empty sequence. Raises `EngineError` when none is left."""
         ...
 
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
-        """The committed tokens of a sequence."""
+        """The committed tokens of a sequence; not to be changed by the caller."""
         ...
 
     def evaluate(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
         """One decode for all trees; for each an array of shape (len(wants), n_vocab).
 
-        The rows are views that the next `evaluate` overwrites. On `EngineError` (and on
-        `Aborted`) every sequence of the batch is what it was before.
+        The rows are the caller's to change, and the next `evaluate` may overwrite them. What
+        was evaluated but not committed before is dropped. Raises `ValueError` for a batch that
+        the engine cannot take, before anything is touched; `Aborted` or `EngineError` leave
+        every sequence of the batch as it was.
         """
         ...
 
@@ -71,10 +61,17 @@ class Engine(Protocol):
         """Keep the path from the root to `node` of the tree evaluated last, drop the rest."""
         ...
 
-    def truncate(self, sequence: SequenceId, n_tokens: int) -> None:
-        """Cut a sequence back to its first `n_tokens` committed tokens."""
+    def truncate(self, sequence: SequenceId, n_tokens: int) -> int:
+        """Cut a sequence back to its first `n_tokens` tokens or fewer; how many are left.
+
+        An architecture that cannot be cut anywhere (a recurrent one) is emptied.
+        """
         ...
 
-    def close(self, sequence: SequenceId) -> None:
-        """Free a sequence."""
+    def release(self, sequence: SequenceId) -> None:
+        """Free a sequence and what it holds."""
+        ...
+
+    def close(self) -> None:
+        """Free the model."""
         ...

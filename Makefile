@@ -1,0 +1,49 @@
+# The two that a newcomer needs: `make demo` and `make test`. Nothing else has to be installed
+# first but Python 3.11 or newer, make and a C++ compiler.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# CUDA=1 builds llama.cpp for NVIDIA GPUs, PORTABLE=1 for any CPU of this kind.
+export CUDA PORTABLE
+
+.PHONY: setup demo serve test check fix bench clean
+
+setup: $(STAMP)
+	@$(BIN)/python .dev/llama_wheel.py
+
+$(STAMP): pyproject.toml .dev/llama_wheel.py
+	@$(PYTHON) .dev/llama_wheel.py --make-venv $(VENV)
+	@echo "Installing Suture and its tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python .dev/llama_wheel.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]' --group dev
+	@touch $@
+
+demo: setup
+	@$(BIN)/python .dev/demo.py
+
+serve: setup
+	@$(BIN)/suture serve
+
+test: setup
+	@$(BIN)/python -m pytest
+
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests
+	@$(BIN)/lint-imports
+
+fix: setup
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) dist

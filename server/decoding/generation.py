@@ -1,0 +1,220 @@
+"""One completion as a state machine: it says which tree it wants, is fed rows, yields text.
+
+There is no thread, clock, asyncio or llama.cpp in it. Whoever drives it calls, in turn,
+
+    tree = generation.tree(n_committed)     what to evaluate on top of the committed tokens
+    chunk = generation.feed(rows)           the text that these rows released, if any
+
+until a chunk carries a result, or ends it early by `finish()`. In a step the whole tree is
+committed: `tree()` asks only for tokens that have been accepted.
+"""
+
+from __future__ import annotations
+
+from suture.healing import Detokenizer, TokenHealer, TokenTransducer, Vocabulary
+from suture.server.decoding.sampling import Logits, Sampler, log_probability
+from suture.server.engine.tree import TokenTree
+from suture.server.prompt.plan import PromptPlan
+from suture.server.request import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionResult,
+    FinishReason,
+    HealingReport,
+    PromptReport,
+    StreamReport,
+)
+
+_REASONS: dict[FinishReason, str] = {
+    "deadline": "DEADLINE",
+    "superseded": "SUPERSEDED",
+    "cancelled": "CANCELLED",
+}
+
+
+class Generation:
+    """The loop of one request over its prompt plan.
+
+    `transducer` must have been built for this vocabulary and `stop_strings(request)`.
+    """
+
+    def __init__(
+        self,
+        request: CompletionRequest,
+        plan: PromptPlan,
+        vocabulary: Vocabulary,
+        transducer: TokenTransducer,
+    ) -> None:
+        self.finished = False
+        self._request = request
+        self._plan = plan
+        self._vocabulary = vocabulary
+        self._tokens = list(plan.prompt_ids)
+        self._healer = TokenHealer(vocabulary, plan.pending)
+        self._stop_ids = _stop_ids(request, plan, vocabulary)
+        self._sampler = Sampler(request.sampling, _banned_ids(request, vocabulary, self._stop_ids))
+        self._detokenizer = Detokenizer(
+            transducer,
+            skip_bytes=len(plan.pending),
+            min_tokens=request.min_tokens,
+            include_stop=request.include_stop,
+            on_incomplete=request.on_incomplete,
+        )
+        self._healing_logprob = 0.0
+        self._healing_steps = 0
+        self._n_generated = 0
+        self._n_reused = 0
+        self._has_text = False
+        self._pending_text: list[str] = []
+        self._pending_ids: list[int] = []
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        return self._plan.prompt_ids
+
+    def reuse(self, n_tokens: int) -> None:
+        """Note that the first `n_tokens` of the prompt were in the KV cache already."""
+        self._n_reused = n_tokens
+
+    def tree(self, n_committed: int) -> TokenTree:
+        """What to evaluate on top of the first `n_committed` tokens of this generation."""
+        return TokenTree.chain(self._tokens[n_committed:])
+
+    def feed(self, rows: Logits) -> CompletionChunk | None:
+        """Draw the next token from the last of `rows`, shape (n, n_vocab); the row is used up."""
+        if self._plan.max_tokens == 0:
+            return self.finish("length")
+        token_id = self._draw(rows[-1])
+        if token_id in self._stop_ids:
+            return self._stop_at(token_id)
+        self._accept(token_id)
+        if self._detokenizer.stopped:
+            return self.finish("stop")
+        if self._n_generated >= self._plan.max_tokens:
+            return self.finish("length")
+        return self._chunk_if_due()
+
+    def finish(self, reason: FinishReason) -> CompletionChunk:
+        """End now: the last chunk, with everything held back that is still text."""
+        self.finished = True
+        if self._request.detokenize:
+            self._release(self._detokenizer.flush())
+        return self._take_chunk(self._result(reason))
+
+    def _draw(self, row: Logits) -> int:
+        healing = not self._healer.done
+        # Scored before biases and penalties change the row: it is the model's belief.
+        raw = row.copy() if healing else row
+        early = self._n_generated < self._request.min_tokens
+        self._sampler.adjust(row, self._tokens, self._stop_ids if early else ())
+        if not healing:
+            return self._sampler.pick(row)
+        token_ids, logits = self._healer.constraint().apply(row, self._vocabulary)
+        token_id = self._sampler.pick(logits, token_ids)
+        self._healing_logprob += log_probability(raw, token_id)
+        self._healing_steps += 1
+        return token_id
+
+    def _accept(self, token_id: int) -> None:
+        self._tokens.append(token_id)
+        self._pending_ids.append(token_id)
+        if self._is_new(token_id):
+            self._n_generated += 1
+        if self._request.detokenize:
+            self._release(self._detokenizer.feed(token_id))
+
+    def _is_new(self, token_id: int) -> bool:
+        """Whether the token says more than the given-back bytes; moves the healer on (H4)."""
+        if self._healer.done:
+            return True
+        n_again = self._healer.consume(token_id)
+        return n_again < len(self._vocabulary.bytes_of(token_id))
+
+    def _stop_at(self, token_id: int) -> CompletionChunk:
+        self._n_generated += 1
+        self._pending_ids.append(token_id)
+        if token_id not in self._request.stop_token_ids:
+            return self.finish("eos")
+        if self._request.include_stop and self._request.detokenize:
+            self._release(self._detokenizer.feed(token_id))
+        return self.finish("stop")
+
+    def _release(self, text: str) -> None:
+        if text:
+            self._pending_text.append(text)
+
+    def _chunk_if_due(self) -> CompletionChunk | None:
+        if self._request.detokenize and not self._pending_text:
+            return None
+        due = len(self._pending_ids) >= self._request.stream_interval
+        return self._take_chunk() if due or not self._has_text else None
+
+    def _take_chunk(self, result: CompletionResult | None = None) -> CompletionChunk:
+        text = "".join(self._pending_text)
+        self._has_text = self._has_text or bool(self._pending_ids)
+        chunk = CompletionChunk(text, tuple(self._pending_ids), result)
+        self._pending_text.clear()
+        self._pending_ids.clear()
+        return chunk
+
+    def _result(self, finish: FinishReason) -> CompletionResult:
+        return CompletionResult(
+            finish=finish,
+            reason=self._reason(finish),
+            stop_match=self._detokenizer.stop_match,
+            completion_tokens=self._n_generated,
+            healing=self._healing_report(),
+            prompt=PromptReport(
+                tokens=len(self._plan.prompt_ids),
+                reused=self._n_reused,
+                evaluated=len(self._plan.prompt_ids) - self._n_reused,
+                layout=self._plan.layout,
+                truncated=self._plan.truncated,
+            ),
+            stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
+        )
+
+    def _reason(self, finish: FinishReason) -> str | None:
+        if finish in _REASONS:
+            return _REASONS[finish]
+        says_nothing = self._request.detokenize and not self._detokenizer.text_bytes
+        return "EMPTY" if says_nothing and self._plan.max_tokens > 0 else None
+
+    def _healing_report(self) -> HealingReport:
+        return HealingReport(
+            level=self._plan.level,
+            dropped_tokens=self._plan.dropped_tokens,
+            pending=self._plan.pending,
+            nodes=self._healing_steps,
+            # The recursive rule's distance from the posterior is not known: the trivial bound.
+            tv_bound=1.0 if self._healing_steps else 0.0,
+            logprob=self._healing_logprob,
+        )
+
+
+def stop_strings(request: CompletionRequest) -> tuple[str, ...]:
+    """The stop strings that a request's transducer must watch for."""
+    if not request.detokenize:
+        return ()
+    return (*request.stop, "\n") if request.shape == "line" else request.stop
+
+
+def _stop_ids(
+    request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
+) -> frozenset[int]:
+    ends = frozenset() if request.ignore_eos else vocabulary.eog_ids | plan.stop_ids
+    return ends | frozenset(request.stop_token_ids)
+
+
+def _banned_ids(
+    request: CompletionRequest, vocabulary: Vocabulary, stop_ids: frozenset[int]
+) -> list[int]:
+    """Rows that must never be drawn (V1): they mean nothing, or would be a sentinel in the text.
+
+    A control token that ends the text may be drawn, and any other only where the caller wants
+    to see special tokens. With `ignore_eos` the ends are banned as well.
+    """
+    shown = set() if request.skip_special_tokens else set(vocabulary.special_ids)
+    if request.ignore_eos:
+        shown -= vocabulary.eog_ids
+    return [i for i in vocabulary.silent_ids if i not in stop_ids and i not in shown]

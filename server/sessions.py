@@ -1,0 +1,58 @@
+"""Which request is the newest of a typing session: it supersedes those before it."""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Session(Generic[T]):
+    seq: int
+    running: T | None
+
+
+class Sessions(Generic[T]):
+    """The newest sequence number of each session, and what runs for it.
+
+    The `capacity` most recently used sessions are remembered; one that falls out starts anew.
+    """
+
+    def __init__(self, capacity: int = 1024) -> None:
+        self._capacity = capacity
+        self._sessions: collections.OrderedDict[str, _Session[T]] = collections.OrderedDict()
+
+    def arrive(self, session: str, seq: int) -> bool:
+        """Note a request that came; False if one with its number or a higher one came before."""
+        known = self._sessions.pop(session, None) or _Session[T](seq - 1, None)
+        self._sessions[session] = known
+        while len(self._sessions) > self._capacity:
+            self._sessions.popitem(last=False)
+        is_newest = seq > known.seq
+        known.seq = max(seq, known.seq)
+        return is_newest
+
+    def take_running(self, session: str) -> T | None:
+        """What runs for the session, which is no longer the session's afterwards."""
+        known = self._sessions.get(session)
+        if known is None:
+            return None
+        running, known.running = known.running, None
+        return running
+
+    def attach(self, session: str, seq: int, running: T) -> bool:
+        """Note what runs for a request that arrived; False if a newer one came meanwhile."""
+        known = self._sessions.get(session)
+        if known is None or known.seq != seq:
+            return False
+        known.running = running
+        return True
+
+    def leave(self, session: str, running: T) -> None:
+        """Forget what ran, once it has ended; the number stays."""
+        known = self._sessions.get(session)
+        if known is not None and known.running is running:
+            known.running = None
