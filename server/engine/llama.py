@@ -31,7 +31,7 @@ import numpy as np
 
 from suture.healing import UnsupportedVocabulary, Vocabulary
 from suture.healing.gguf import GgufError
-from suture.server.engine import libllama
+from suture.server.engine import libllama, tokenizer
 from suture.server.engine.protocol import Aborted, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, ModelError
@@ -64,7 +64,7 @@ class LlamaEngine:
     """Drives one GGUF model. Make it, use it and close it on one and the same thread.
 
     `n_ctx` 0 is the model's training length, at most 8192. `n_gpu_layers` -1 offloads what fits.
-    `on_progress` is called with the share loaded, 0 to 1. Raises `ModelError` in one line for a
+    `vocab` is the library's own vocabulary pointer, for a `Grammar`. `on_progress` is called with the share loaded, 0 to 1. Raises `ModelError` in one line for a
     file that is missing, broken or not a text-generating model.
     """
 
@@ -84,7 +84,7 @@ class LlamaEngine:
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
         self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
         self._context = self._make_context(path, n_ctx, n_threads)
-        self._vocab = self._lib.llama_model_get_vocab(self._model)
+        self.vocab = self._lib.llama_model_get_vocab(self._model)
         self._memory = self._lib.llama_get_memory(self._context)
         self.n_ctx = int(self._lib.llama_n_ctx(self._context))
         self.n_batch = int(self._lib.llama_n_batch(self._context))
@@ -100,13 +100,7 @@ class LlamaEngine:
         self._sequences: dict[SequenceId, _Sequence] = {}
 
     def encode(self, piece: bytes) -> list[int]:
-        # A token covers at least one byte; SentencePiece may add one for the leading space.
-        size = len(piece) + 8
-        ids = (ctypes.c_int32 * size)()
-        n = self._lib.llama_tokenize(self._vocab, piece, len(piece), ids, size, False, False)
-        if n < 0:
-            raise EngineError(f"the tokenizer refused a text of {len(piece)} bytes")
-        return ids[:n]
+        return tokenizer.encode(self.vocab, piece)
 
     def open(self) -> SequenceId:
         self._on_engine_thread()
@@ -290,7 +284,7 @@ class LlamaEngine:
         return context
 
     def _check_vocabulary(self, path: Path) -> None:
-        n_vocab = int(self._lib.llama_vocab_n_tokens(self._vocab))
+        n_vocab = int(self._lib.llama_vocab_n_tokens(self.vocab))
         if n_vocab != self.vocabulary.n_vocab:
             raise ModelError(
                 f"{path}: the model has {n_vocab} rows of logits, "
