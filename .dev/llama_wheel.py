@@ -28,6 +28,10 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = Path(sys.prefix) / ".llama-build"
+BUILD_ARGS = (
+    "-DLLAVA_BUILD=OFF",
+    f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={ROOT / '.dev' / 'llama_build.cmake'}",
+)
 VARIANTS = {
     "native": "",
     "cuda": "-DGGML_CUDA=on",
@@ -88,8 +92,8 @@ def build(version: str, variant: str, wheels: Path) -> Path:
     """Build the wheel from its source distribution and keep it."""
     check_tools(variant)
     print(
-        f"Building llama.cpp (llama-cpp-python {version}, {variant}) from source. This is done "
-        "once and takes\nabout 3 minutes on 8 cores, 6 minutes on 2 (longer for CUDA and portable builds).",
+        f"Building llama.cpp (llama-cpp-python {version}, {variant}) from source. This is done\n"
+        "once and takes about 3 minutes on 2 cores; CUDA and portable builds take longer.",
         flush=True,
     )
     wheels.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +106,9 @@ def build(version: str, variant: str, wheels: Path) -> Path:
 
 def run_build(version: str, variant: str, out: Path, log: Path) -> None:
     environment = dict(os.environ)
-    environment["CMAKE_ARGS"] = f"{VARIANTS[variant]} {os.environ.get('CMAKE_ARGS', '')}".strip()
+    environment["CMAKE_ARGS"] = " ".join(
+        (*BUILD_ARGS, *VARIANTS[variant].split(), os.environ.get("CMAKE_ARGS", ""))
+    ).strip()
     command = [
         sys.executable,
         "-m",
@@ -179,7 +185,8 @@ def wanted_variant() -> str | None:
 
 def build_key(variant: str) -> str:
     """Names a build that runs here: a native one fits only CPUs with the same instructions."""
-    told = os.environ.get("CMAKE_ARGS", "") + ("" if variant == "portable" else cpu_features())
+    told = (ROOT / ".dev" / "llama_build.cmake").read_text() + os.environ.get("CMAKE_ARGS", "")
+    told += "" if variant == "portable" else cpu_features()
     digest = hashlib.sha256(told.encode()).hexdigest()[:8]
     return f"{variant}-{platform.system().lower()}-{platform.machine()}-{digest}"
 

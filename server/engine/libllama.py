@@ -89,6 +89,11 @@ def inspect() -> LibraryReport:
     )
 
 
+def has_amx() -> bool:
+    """Whether the build uses the CPU's matrix tiles."""
+    return b"AMX_INT8 = 1" in load().llama_print_system_info()
+
+
 def last_error() -> str:
     """The last line that the library logged as an error."""
     return _last_errors[-1] if _last_errors else "no reason given"

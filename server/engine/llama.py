@@ -348,6 +348,9 @@ def _load_model(
 ) -> Any:
     params = lib.llama_model_default_params()
     params.n_gpu_layers = n_gpu_layers
+    # Virtual machines announce AMX and then die of it: an illegal instruction in the first matrix
+    # product. It is used only through the extra buffer types, with which repacking goes too.
+    params.use_extra_bufts = not libllama.has_amx()
     if on_progress is not None:
         report = on_progress
 

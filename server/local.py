@@ -1,0 +1,124 @@
+"""A completer over a model on this machine: what `serve` serves and `complete --local` asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+from suture.server.completion import Completions, LoadedModel
+from suture.server.engine.llama import LlamaEngine
+from suture.server.engine.scheduler import Scheduler
+from suture.server.engine.speed import measure_prefill
+from suture.server.engine.threads import best_thread_count
+from suture.server.models import Progress, find_catalog, resolve_model
+from suture.server.prompt.budget import PromptBudget
+from suture.server.prompt.families import detect_family
+from suture.server.request import CompletionChunk, CompletionRequest
+from suture.server.routes.completer import ModelInfo, State
+from suture.server.settings import Settings
+
+
+class LocalCompleter:
+    """Completes with one GGUF model; `start()` begins to load it, `close()` frees it."""
+
+    def __init__(self, path: Path, name: str, settings: Settings) -> None:
+        self._path = path
+        self._name = name
+        self._settings = settings
+        self._loaded: LoadedModel | None = None
+        self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
+        self._prefill_tokens_per_s = 0.0
+        self._scheduler = Scheduler(self._load, settings.queue)
+        self._completions = Completions(self._scheduler)
+
+    @property
+    def model(self) -> ModelInfo:
+        return self._info
+
+    def state(self) -> State:
+        if self._scheduler.state == "loading":
+            return "loading"
+        _ = self._scheduler.engine  # raises what loading failed with
+        return "ready"
+
+    def start(self) -> None:
+        self._scheduler.start()
+
+    def wait_ready(self) -> None:
+        """Block until the model is loaded. Raises the error that loading failed with."""
+        self._scheduler.wait_ready()
+
+    async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """As `Completions.complete`; raises `Loading` until the model is loaded."""
+        _ = self._scheduler.engine
+        assert self._loaded is not None
+        chunks = self._completions.complete(request, self._loaded)
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    def status(self) -> dict[str, object]:
+        counters = self._scheduler.counters
+        return {
+            "running": int(self._scheduler.is_running),
+            "waiting": self._scheduler.n_waiting,
+            "requests": counters.jobs,
+            "failures": counters.failures,
+            "prompt_tokens": counters.prompt_tokens,
+            "reused_tokens": counters.reused_tokens,
+            "generated_tokens": counters.generated_tokens,
+            "prefill_tokens_per_s": round(self._prefill_tokens_per_s, 1),
+        }
+
+    def close(self) -> None:
+        self._completions.close()
+        self._scheduler.close()
+
+    def _load(self) -> LlamaEngine:
+        """Load, warm up and measure; on the engine's thread."""
+        settings = self._settings
+        engine = LlamaEngine(
+            self._path,
+            n_threads=settings.threads or best_thread_count(),
+            n_ctx=settings.ctx,
+            n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
+        )
+        family = detect_family(engine.vocabulary, self._name)
+        self._prefill_tokens_per_s = measure_prefill(engine)
+        budget = PromptBudget(engine.n_ctx, self._prefill_tokens_per_s, settings.first_text_ms)
+        self._loaded = LoadedModel(engine, family, budget)
+        self._info = ModelInfo(
+            name=self._name,
+            path=str(self._path),
+            n_ctx=engine.n_ctx,
+            n_vocab=engine.vocabulary.n_vocab,
+            n_params=engine.n_params,
+            size_bytes=engine.size_bytes,
+            fim=family is not None,
+            family=family.name if family is not None else None,
+        )
+        return engine
+
+
+def find_model(settings: Settings, progress: Progress) -> tuple[Path, str]:
+    """The file of the model in the settings, pulled if it is not there, and its name."""
+    catalog = find_catalog(settings.models, settings.config_dir / "models.txt")
+    path = resolve_model(settings.model, catalog, settings.model_store, progress)
+    names = {entry.name for entry in catalog.entries}
+    if settings.model is None:
+        return path, catalog.default.name
+    return path, settings.model if settings.model in names else path.stem
+
+
+@contextlib.contextmanager
+def local_completer(settings: Settings, progress: Progress) -> Iterator[LocalCompleter]:
+    """A completer whose model is loaded, closed at the end. Raises `SetupError`."""
+    path, name = find_model(settings, progress)
+    completer = LocalCompleter(path, name, settings)
+    completer.start()
+    try:
+        completer.wait_ready()
+        yield completer
+    finally:
+        completer.close()
