@@ -1,0 +1,38 @@
+"""Token healing: bytes and token ids, nothing else. No engine, no HTTP, no asyncio."""
+
+from suture.healing.boundary import (
+    Boundary,
+    BoundaryError,
+    Encode,
+    fixed_boundary,
+    stable_boundary,
+    uncut_boundary,
+)
+from suture.healing.detokenizer import Detokenizer, OnStop, Snapshot, TokenTransducer
+from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
+from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
+from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
+
+__all__ = [
+    "Boundary",
+    "BoundaryError",
+    "Constraint",
+    "Detokenizer",
+    "Encode",
+    "GgufError",
+    "GgufHeader",
+    "HealingError",
+    "OnStop",
+    "Snapshot",
+    "TokenHealer",
+    "TokenKind",
+    "TokenTransducer",
+    "UnsupportedVocabulary",
+    "Vocabulary",
+    "coverable",
+    "fixed_boundary",
+    "read_header",
+    "read_metadata",
+    "stable_boundary",
+    "uncut_boundary",
+]

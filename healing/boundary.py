@@ -1,0 +1,222 @@
+"""The stable cut: how much of the text before the cursor is given back to be healed.
+
+A tokenizer that reads ``const userNa`` makes ``const| user|Na`` of it, but ``const| userName`` of
+what is meant. So the tail is given back: the kept tokens end at a place where no token of any
+continuation can cross, and the *pending* bytes from there on are to be generated again.
+
+Two facts make a place uncrossable. Pretokens are merged apart from each other, so nothing crosses
+a pretoken start that no continuation moves. And every merge makes a token of the vocabulary, so
+inside a pretoken nothing crosses a place that no token, laid over the text, covers.
+
+B1  bytes(kept) + pending = bytes of the segment.
+B2  the kept tokens are a token prefix of the canonical tokens of every continuation.
+B3  the segment's edges are never crossed; an unfinished character at the end is never tokenized,
+    because tokenizers make U+FFFD of it (llama.cpp#8691).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+
+from suture.healing.pretokenizer import Pretokenizer
+from suture.healing.utf8 import incomplete_tail
+from suture.healing.vocabulary import Vocabulary
+
+# Tokenizes plain text: never a special token out of its text, nothing added at either end.
+Encode = Callable[[bytes], Sequence[int]]
+
+# Bytes of the tail that are looked at. No pretoken of code is as long; where one is, the cut is
+# found among the places that no token crosses, and failing that at a token boundary.
+_WINDOW = 512
+# Where nothing is proved, so many bytes are given back at least: few tokens are longer.
+_SAFE_TAIL = 48
+
+
+class BoundaryError(ValueError):
+    """The tokens of the segment do not spell the segment: the tokenizer is not lossless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The tokens kept, the bytes given back, and how many tokens those bytes were."""
+
+    kept_ids: tuple[int, ...]
+    pending: bytes
+    dropped_tokens: int
+
+
+def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> Boundary:
+    """Gives back the shortest tail before which no continuation changes the tokens.
+
+    Nothing is given back at a clean boundary, where no token extends any tail of the segment.
+    Calls `encode` at most twice. Raises `BoundaryError` where the tokens do not spell the text.
+    """
+    tokenized = _Tokenized(segment, encode, vocabulary)
+    longest = max(_SAFE_TAIL, _longest_extended_tail(segment, vocabulary))
+    furthest = tokenized.count_before(len(segment) - longest)
+    counts = [tokenized.count_at(cut) for cut in _cuts(segment, tokenized, vocabulary)]
+    provable = [count for count in counts if count is not None and count >= furthest]
+    if provable and tokenized.is_canonical(provable[0]):
+        return tokenized.keep(provable[0])
+    return tokenized.keep(provable[1] if len(provable) > 1 else furthest)
+
+
+def fixed_boundary(
+    segment: bytes, n_tokens: int, encode: Encode, vocabulary: Vocabulary
+) -> Boundary:
+    """Gives back the last `n_tokens` tokens, fewer if the segment has fewer."""
+    tokenized = _Tokenized(segment, encode, vocabulary)
+    return tokenized.keep(max(0, len(tokenized.ids) - n_tokens))
+
+
+def uncut_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> Boundary:
+    """Gives back nothing but an unfinished character at the end."""
+    tokenized = _Tokenized(segment, encode, vocabulary)
+    return tokenized.keep(len(tokenized.ids))
+
+
+class _Tokenized:
+    """A segment without its unfinished character, and its canonical tokens."""
+
+    def __init__(self, segment: bytes, encode: Encode, vocabulary: Vocabulary) -> None:
+        self._segment = segment
+        self._encode = encode
+        self._vocabulary = vocabulary
+        whole = segment[: len(segment) - incomplete_tail(segment)]
+        self.ids = tuple(encode(whole)) if whole else ()
+        pieces = [vocabulary.bytes_of(token_id) for token_id in self.ids]
+        spelled = b"".join(pieces)
+        # SentencePiece puts a space before the text; it belongs to no byte of the segment.
+        n_prefix = len(spelled) - len(whole)
+        if spelled != b" " * n_prefix + whole or n_prefix > 1:
+            raise BoundaryError("the tokenizer does not give the text back byte for byte")
+        self._ends = [end - n_prefix for end in accumulate(map(len, pieces))]
+
+    def end_of(self, n_kept: int) -> int:
+        """The byte at which the first `n_kept` tokens end."""
+        return self._ends[n_kept - 1] if n_kept else 0
+
+    def count_before(self, cut: int) -> int:
+        """How many tokens end at or before byte `cut`."""
+        return bisect_right(self._ends, cut)
+
+    def count_at(self, cut: int) -> int | None:
+        """How many tokens end at byte `cut`; None if one crosses it."""
+        n_kept = self.count_before(cut)
+        return n_kept if self.end_of(n_kept) == cut else None
+
+    def last_edge(self, at_least: int) -> int:
+        """End of the last added token past byte `at_least`; 0 if there is none.
+
+        Tokenizers split added tokens out of the text before they look at anything else.
+        """
+        added = set(self._vocabulary.added_pieces.values())
+        for n_kept in range(len(self.ids), self.count_before(at_least), -1):
+            if self.ids[n_kept - 1] in added:
+                return self.end_of(n_kept)
+        return 0
+
+    def is_canonical(self, n_kept: int) -> bool:
+        """Whether the kept text alone has the kept tokens."""
+        if n_kept in (0, len(self.ids)):
+            return True
+        return tuple(self._encode(self._segment[: self.end_of(n_kept)])) == self.ids[:n_kept]
+
+    def keep(self, n_kept: int) -> Boundary:
+        pending = self._segment[self.end_of(n_kept) :]
+        return Boundary(self.ids[:n_kept], pending, len(self.ids) - n_kept)
+
+
+def _cuts(segment: bytes, tokenized: _Tokenized, vocabulary: Vocabulary) -> list[int]:
+    """Uncrossable places, the last one first and then the pretoken starts before it."""
+    edge = tokenized.last_edge(len(segment) - _WINDOW)
+    origin = max(edge, _character_start(segment, len(segment) - _WINDOW))
+    n_whole = len(segment) - incomplete_tail(segment)
+    starts, open_end = _pretoken_starts(segment[origin:n_whole], vocabulary)
+    if origin == edge:
+        starts = [0, *starts]
+    limit = min(_start_of_added_token(segment, vocabulary), origin + open_end)
+    known = [origin + start for start in starts if origin + start <= limit][::-1]
+    if known:
+        return [_last_uncrossed(segment, known[0], known[0], limit, vocabulary), *known[:3]]
+    # Tokens from before the window may reach into it.
+    reach = origin + vocabulary.max_piece_bytes
+    cut = _last_uncrossed(segment, origin, reach, limit, vocabulary)
+    return [cut] if cut >= reach else []
+
+
+def _pretoken_starts(tail: bytes, vocabulary: Vocabulary) -> tuple[list[int], int]:
+    """Byte offsets in `tail` at which pretokens certainly start, and where certainty ends.
+
+    `tail` is known to begin at a pretoken only if it has no blank after a letter or digit.
+    """
+    text = tail.decode("utf-8", "surrogateescape")
+    pretokenizer = _pretokenizer(vocabulary.pretokenizer)
+    anchors = pretokenizer.anchors(text)
+    if not pretokenizer.known or vocabulary.model != "gpt2":
+        return [], len(tail)
+    base = anchors[-1] if anchors else 0
+    starts, open_end = pretokenizer.stable_starts(text[base:])
+    at = [*anchors[-4:-1], *(base + start for start in starts)]
+    return [_n_bytes(text[:index]) for index in at], _n_bytes(text[: base + open_end])
+
+
+def _n_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+@lru_cache(maxsize=16)
+def _pretokenizer(name: str) -> Pretokenizer:
+    return Pretokenizer(name)
+
+
+def _character_start(segment: bytes, at: int) -> int:
+    """The first byte from `at` on that does not continue a character."""
+    at = max(0, at)
+    while at < len(segment) and segment[at] & 0xC0 == 0x80:
+        at += 1
+    return at
+
+
+def _last_uncrossed(
+    segment: bytes, start: int, reach: int, limit: int, vocabulary: Vocabulary
+) -> int:
+    """The last character start up to `limit` that no token laid over the bytes covers.
+
+    Tokens begin from `start` on; earlier ones reach to `reach`. Returns `start` if there is none.
+    """
+    best = start
+    for at in range(start, limit + 1):
+        if reach <= at and not _continues(segment, at):
+            best = at
+        rest = segment[at:]
+        if vocabulary.extends_strictly(rest):
+            break
+        reach = max(reach, at + vocabulary.longest_prefix(rest))
+    return best
+
+
+def _continues(segment: bytes, at: int) -> bool:
+    return at < len(segment) and segment[at] & 0xC0 == 0x80
+
+
+def _longest_extended_tail(segment: bytes, vocabulary: Vocabulary) -> int:
+    """Length of the longest tail that some drawable token extends."""
+    for length in range(min(len(segment), vocabulary.max_piece_bytes), 0, -1):
+        if vocabulary.extends_strictly(segment[len(segment) - length :]):
+            return length
+    return 0
+
+
+def _start_of_added_token(segment: bytes, vocabulary: Vocabulary) -> int:
+    """Where the segment's tail may be the beginning of an added token; its end if it may not."""
+    pieces = vocabulary.added_pieces
+    for length in range(min(len(segment), max(map(len, pieces), default=0)), 0, -1):
+        tail = segment[len(segment) - length :]
+        if any(len(piece) > length and piece.startswith(tail) for piece in pieces):
+            return len(segment) - length
+    return len(segment)

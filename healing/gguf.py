@@ -1,0 +1,147 @@
+"""The header of a GGUF file: metadata and tensor shapes, never tensor data.
+
+Our own reader because the `gguf` package wraps every array element in numpy objects: some ten
+seconds for the 152k tokens of Qwen2 on two cores, where this takes a tenth of one.
+
+Layout (little endian): magic, version, tensor count, pair count, then key-value pairs, then
+per tensor its name, dimensions, type and offset.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_MAGIC = b"GGUF"
+_BOOL, _STRING, _ARRAY = 7, 8, 9
+_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", _BOOL: "<?"} | {
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_MAX_ARRAY_DEPTH = 4
+_MAX_DIMENSIONS = 8
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+class GgufError(ValueError):
+    """The file is not a GGUF file that can be read; one line says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """Metadata by key, and tensor shapes by name, innermost dimension first.
+
+    Strings are `str`, arrays of strings `list[bytes]` (a token need not be UTF-8), numeric
+    arrays numpy arrays, arrays of arrays lists.
+    """
+
+    metadata: dict[str, object]
+    tensor_shapes: dict[str, tuple[int, ...]]
+
+
+def read_metadata(path: Path) -> dict[str, object]:
+    """The key-value pairs of the file's header. Raises as `read_header` does."""
+    return read_header(path).metadata
+
+
+def read_header(path: Path) -> GgufHeader:
+    """Metadata and tensor shapes. Raises `GgufError`, or `OSError` where it cannot be opened."""
+    with path.open("rb") as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _Reader(data).header()
+        except GgufError as error:
+            raise GgufError(f"{path}: {error}") from None
+        except struct.error:
+            raise GgufError(f"{path}: the header is cut off") from None
+        except ValueError:
+            raise GgufError(f"{path}: the file is empty") from None
+
+
+class _Reader:
+    """A position in the mapped file; every read moves it on."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._at = len(_MAGIC)
+        if data[:4] != _MAGIC:
+            raise GgufError("not a GGUF file")
+        version = self._u32()
+        if version not in (2, 3):
+            raise GgufError(f"GGUF version {version} is not supported, only 2 and 3")
+        self._n_tensors = self._u64()
+        self._n_pairs = self._u64()
+
+    def header(self) -> GgufHeader:
+        metadata = {self._text(): self._value(self._u32(), 0) for _ in range(self._n_pairs)}
+        return GgufHeader(metadata, dict(self._tensor() for _ in range(self._n_tensors)))
+
+    def _tensor(self) -> tuple[str, tuple[int, ...]]:
+        name, n_dimensions = self._text(), self._u32()
+        if n_dimensions > _MAX_DIMENSIONS:
+            raise GgufError(f"tensor {name!r} claims {n_dimensions} dimensions")
+        shape = tuple(self._u64() for _ in range(n_dimensions))
+        self._u32()
+        self._u64()
+        return name, shape
+
+    def _value(self, kind: int, depth: int) -> object:
+        if kind == _STRING:
+            return self._text()
+        if kind == _ARRAY:
+            return self._array(depth)
+        if kind not in _SCALARS:
+            raise GgufError(f"unknown value type {kind}")
+        (value,) = struct.unpack_from(_SCALARS[kind], self._data, self._at)
+        self._at += struct.calcsize(_SCALARS[kind])
+        return value
+
+    def _array(self, depth: int) -> object:
+        kind, length = self._u32(), self._u64()
+        if kind == _STRING:
+            return self._strings(length)
+        if kind == _ARRAY:
+            if depth == _MAX_ARRAY_DEPTH:
+                raise GgufError("arrays are nested too deeply")
+            return [self._array(depth + 1) for _ in range(length)]
+        if kind not in _SCALARS:
+            raise GgufError(f"unknown array type {kind}")
+        dtype = np.dtype(_SCALARS[kind])
+        return np.frombuffer(self._take(length * dtype.itemsize), dtype)
+
+    def _strings(self, length: int) -> list[bytes]:
+        data, at, end = self._data, self._at, len(self._data)
+        strings = []
+        for _ in range(length):
+            (n_bytes,) = _U64.unpack_from(data, at)
+            start, at = at + 8, at + 8 + n_bytes
+            if at > end:
+                raise GgufError("the header is cut off")
+            strings.append(data[start:at])
+        self._at = at
+        return strings
+
+    def _text(self) -> str:
+        return self._take(self._u64()).decode("utf-8", "replace")
+
+    def _take(self, n_bytes: int) -> bytes:
+        start, self._at = self._at, self._at + n_bytes
+        if self._at > len(self._data):
+            raise GgufError("the header is cut off")
+        return self._data[start : self._at]
+
+    def _u32(self) -> int:
+        (value,) = _U32.unpack_from(self._data, self._at)
+        self._at += 4
+        return int(value)
+
+    def _u64(self) -> int:
+        (value,) = _U64.unpack_from(self._data, self._at)
+        self._at += 8
+        return int(value)
