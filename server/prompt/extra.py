@@ -1,0 +1,171 @@
+"""Text from other files, put before the text at the cursor.
+
+A family that was trained on whole repositories has its layout, with real paths:
+
+    [rep] NAME\\n  [sep] PATH\\n TEXT  …  [sep] PATH OF THE CURSOR'S FILE\\n  and then the hole
+
+Any other model reads each file after a comment line that names it. Paths and names are text like
+all else (F1).
+
+The last chunk is the newest: chunks are dropped from the first on until the rest fits, and one
+that does not fit even alone loses whole lines from its end. A chunk that mostly repeats the
+lines at the cursor is left out, because a model would repeat it once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from suture.healing.boundary import Encode
+from suture.healing.vocabulary import Vocabulary
+from suture.server.prompt.families import FimFamily
+from suture.server.prompt.parts import Part
+from suture.server.prompt.windows import (
+    BYTES_PER_TOKEN,
+    EncodedWindow,
+    Window,
+    encode_window,
+    head_window,
+    trim_suffix,
+)
+from suture.server.request import CompletionRequest, ExtraText
+
+# Requests do not carry the repository's name, and a made-up one would be read as a fact.
+REPOSITORY = "repository"
+UNNAMED = "untitled"
+MAX_PATH = 256
+
+_LINE_COMMENTS = {
+    **dict.fromkeys(("py", "python", "pyi", "rb", "ruby", "sh", "bash", "shellscript"), "#"),
+    **dict.fromkeys(("pl", "perl", "r", "jl", "julia", "ex", "exs", "elixir", "nix"), "#"),
+    **dict.fromkeys(("yaml", "yml", "toml", "cmake", "make", "makefile", "dockerfile"), "#"),
+    **dict.fromkeys(("lua", "sql", "hs", "haskell", "elm", "ada", "vhdl", "vhd"), "--"),
+    **dict.fromkeys(("lisp", "el", "clj", "clojure", "scm", "scheme"), ";;"),
+    **dict.fromkeys(("tex", "latex", "erl", "erlang", "m", "matlab"), "%"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraParts:
+    """The parts that stand before the cursor's; `truncated` if any text was left out."""
+
+    parts: tuple[Part, ...] = ()
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What stands before all files, before each, and last, naming the cursor's file."""
+
+    opening: tuple[Part, ...]
+    separator: tuple[Part, ...]
+    closing: tuple[Part, ...]
+    title: Callable[[str | None], str]
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(len(part.ids) for part in (*self.opening, *self.closing))
+
+
+def plan_extra(
+    request: CompletionRequest,
+    cursor_text: str,
+    room: int,
+    family: FimFamily | None,
+    encode: Encode,
+    vocabulary: Vocabulary,
+) -> ExtraParts:
+    """What fits of the request's extra text into `room` tokens, titles and sentinels included.
+
+    `cursor_text` is the text of the prompt's own windows.
+    """
+    if not request.extra:
+        return ExtraParts()
+    frame = _frame(request, family, encode)
+    cursor_lines = _lines(cursor_text)
+    room -= frame.n_tokens
+    files: list[EncodedWindow] = []
+    truncated = False
+    for chunk in filter(_says_something, reversed(request.extra)):
+        room_of_file = room - len(frame.separator)
+        body = head_window(chunk.text, max(room_of_file, 0) * BYTES_PER_TOKEN)
+        if _repeats(body.text, cursor_lines):
+            truncated = True
+            continue
+        file = _fit(frame.title(chunk.path), body, room_of_file, encode, vocabulary)
+        truncated = truncated or file.window.truncated
+        if file.ids and (not file.window.truncated or not files):
+            files.append(file)
+        if file.window.truncated:
+            break
+        room = room_of_file - len(file.ids)
+    if not files:
+        return ExtraParts((), truncated)
+    parts = [part for file in reversed(files) for part in (*frame.separator, _part(file))]
+    return ExtraParts((*frame.opening, *parts, *frame.closing), truncated)
+
+
+def _says_something(chunk: ExtraText) -> bool:
+    return not (chunk.text == "" or chunk.text.isspace())
+
+
+def _part(file: EncodedWindow) -> Part:
+    return Part("extra", file.ids)
+
+
+def _frame(request: CompletionRequest, family: FimFamily | None, encode: Encode) -> _Frame:
+    ids = family.sentinel_ids if family else {}
+    opening: tuple[Part, ...] = ()
+    separator: tuple[Part, ...] = ()
+    title: Callable[[str | None], str] = _comment_title
+    if "rep" in ids:
+        name = Part("repository", tuple(encode(f"{REPOSITORY}\n".encode())))
+        opening = (Part("rep", (ids["rep"],)), name)
+    if "sep" in ids:
+        separator = (Part("sep", (ids["sep"],)),)
+        title = _file_title
+    path = Part("path", tuple(encode(title(request.path).encode())))
+    return _Frame(opening, separator, (*separator, path), title)
+
+
+def _file_title(path: str | None) -> str:
+    return f"{_one_line(path or UNNAMED)}\n"
+
+
+def _comment_title(path: str | None) -> str:
+    if not path:
+        return ""
+    extension = path.rsplit("/", 1)[-1].rsplit(".", 1)[-1].lower()
+    return f"{_LINE_COMMENTS.get(extension, '//')} {_one_line(path)}\n"
+
+
+def _one_line(path: str) -> str:
+    return re.sub(r"[\r\n]+", " ", path[-MAX_PATH:])
+
+
+def _fit(
+    title: str, body: Window, n_tokens: int, encode: Encode, vocabulary: Vocabulary
+) -> EncodedWindow:
+    """A titled file in whole lines, each with its end; no tokens if no line of it fits."""
+    text = body.text[: body.text.rfind("\n") + 1] if body.truncated else _ended(body.text)
+    whole = encode_window(Window(title + text, 0, truncated=body.truncated), encode)
+    file = trim_suffix(whole, n_tokens, encode, vocabulary)
+    if file.window.text.endswith("\n") and len(file.window.text) > len(title):
+        return file
+    return EncodedWindow(Window("", 0, truncated=True), ())
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _lines(text: str) -> frozenset[str]:
+    return frozenset(line.strip() for line in text.split("\n")) - {""}
+
+
+def _repeats(text: str, cursor_lines: frozenset[str]) -> bool:
+    """Whether more than half of a chunk's lines stand at the cursor."""
+    lines = _lines(text)
+    return len(lines & cursor_lines) * 2 > len(lines)

@@ -1,0 +1,222 @@
+"""The text on both sides of the cursor, cut down to what a prompt has room for.
+
+A window is the part of the text nearest to the cursor. It is clipped by bytes before anything is
+tokenized, so that a file of 10 MB costs no more than a small one, and then trimmed by tokens.
+Offsets are code points of the document, which is prefix + suffix as the request has them.
+
+W1  Windows are LF only. CRLF and lone CR become LF, and a cursor between CR and LF stands before
+    the CR. `Window.document_offset` maps back.
+W2  The prefix window is a tail of the normalised prefix, the suffix window a head of the suffix.
+W3  Whole lines go, those furthest from the cursor first. Only where the cursor's own line alone
+    is over the budget is it cut inside, between characters.
+W4  A trimmed window has no more tokens than it was given, in the encoding of its own text.
+
+Only LF, CR and CRLF end a line: U+2028 and others are text to editors and tokenizers.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+from suture.healing.boundary import Encode
+from suture.healing.vocabulary import Vocabulary
+
+# Code is 3 to 4 bytes a token, deeply indented code 6 to 8: a clipped window fills its budget.
+BYTES_PER_TOKEN = 12
+
+LineEnd = Literal["\n", "\r\n", "\r"]
+
+_CRLF = re.compile("\r\n")
+_CR_OR_CRLF = re.compile("\r\n?")
+_ANY_LINE_END = re.compile("\r\n?|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """LF-normalised `text`, and where it stood.
+
+    `start` is the document offset of its first character. `crlf` are the offsets in `text` of
+    the LFs that were CRLF, ascending. `truncated`: the document has more on this side.
+    """
+
+    text: str
+    start: int
+    crlf: tuple[int, ...] = ()
+    truncated: bool = False
+
+    def document_offset(self, offset: int) -> int:
+        """Where the character at `offset` of `text` stands in the document."""
+        return self.start + offset + bisect_left(self.crlf, offset)
+
+    def tail(self, offset: int) -> Window:
+        """What starts at `offset` of `text`."""
+        first = bisect_left(self.crlf, offset)
+        crlf = tuple(at - offset for at in self.crlf[first:])
+        return Window(self.text[offset:], self.document_offset(offset), crlf, truncated=True)
+
+    def head(self, offset: int) -> Window:
+        """What ends before `offset` of `text`."""
+        crlf = self.crlf[: bisect_left(self.crlf, offset)]
+        return Window(self.text[:offset], self.start, crlf, truncated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedWindow:
+    """A window and `ids`, the encoding of its text."""
+
+    window: Window
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorWindows:
+    """The windows before and after the cursor; `line_end` is the one most lines near it have."""
+
+    prefix: Window
+    suffix: Window
+    line_end: LineEnd
+
+    @property
+    def text(self) -> str:
+        """The text around the cursor, without the cursor."""
+        return self.prefix.text + self.suffix.text
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the document has more than the windows show."""
+        return self.prefix.truncated or self.suffix.truncated
+
+
+def cursor_windows(prefix: str, suffix: str, max_bytes: int) -> CursorWindows:
+    """At most `max_bytes` of UTF-8 on each side of the cursor, in whole lines as W3 says."""
+    if prefix.endswith("\r") and suffix.startswith("\n"):
+        prefix, suffix = prefix[:-1], "\r" + suffix
+    start = _whole_lines_from(prefix, _clip_tail(prefix, max_bytes))
+    end = _whole_lines_to(suffix, _clip_head(suffix, max_bytes))
+    before, after = prefix[start:], suffix[:end]
+    return CursorWindows(
+        _window(before, start, truncated=start > 0),
+        _window(after, len(prefix), truncated=end < len(suffix)),
+        _line_end(before + after),
+    )
+
+
+def head_window(text: str, max_bytes: int) -> Window:
+    """The first whole lines of a text that are at most `max_bytes` of UTF-8."""
+    return cursor_windows("", text, max_bytes).suffix
+
+
+def encode_window(window: Window, encode: Encode) -> EncodedWindow:
+    """The window with its tokens, measured."""
+    return EncodedWindow(window, tuple(encode(window.text.encode())))
+
+
+def trim_prefix(
+    encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
+) -> EncodedWindow:
+    """The last whole lines that are at most `n_tokens` tokens."""
+    return _trim(encoded, n_tokens, encode, vocabulary, _cut_top)
+
+
+def trim_suffix(
+    encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
+) -> EncodedWindow:
+    """The first whole lines that are at most `n_tokens` tokens."""
+    return _trim(encoded, n_tokens, encode, vocabulary, _cut_bottom)
+
+
+_Cut = Callable[[Window, Sequence[int], int], Window]
+
+
+def _trim(
+    encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary, cut: _Cut
+) -> EncodedWindow:
+    """Cut by the tokens' lengths, then measure again: half a token may be several."""
+    while encoded.window.text and len(encoded.ids) > n_tokens:
+        lengths = (len(vocabulary.bytes_of(token_id)) for token_id in encoded.ids)
+        ends = list(accumulate(lengths, initial=0))
+        encoded = encode_window(cut(encoded.window, ends, max(n_tokens, 0)), encode)
+    return encoded
+
+
+def _cut_top(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
+    text_bytes = window.text.encode()
+    least = max(ends[len(ends) - 1 - n_tokens], 1)
+    line_start = text_bytes.find(b"\n", least - 1) + 1
+    while not line_start and _inside_character(text_bytes, least):
+        least += 1
+    return window.tail(len(text_bytes[: line_start or least].decode()))
+
+
+def _cut_bottom(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
+    text_bytes = window.text.encode()
+    most = min(ends[n_tokens], len(text_bytes) - 1)
+    next_line = text_bytes.rfind(b"\n", 0, most) + 1
+    while not next_line and _inside_character(text_bytes, most):
+        most -= 1
+    return window.head(len(text_bytes[: next_line or most].decode()))
+
+
+def _inside_character(text_bytes: bytes, offset: int) -> bool:
+    return offset < len(text_bytes) and text_bytes[offset] & 0xC0 == 0x80
+
+
+def _clip_tail(text: str, max_bytes: int) -> int:
+    """Where the longest tail of whole characters starts that is at most `max_bytes` long."""
+    start = max(len(text) - max_bytes, 0)
+    excess = len(tail := text[start:].encode()) - max_bytes
+    if excess <= 0:
+        return start
+    while _inside_character(tail, excess):
+        excess += 1
+    return start + len(tail[:excess].decode())
+
+
+def _clip_head(text: str, max_bytes: int) -> int:
+    """Where the longest head of whole characters ends that is at most `max_bytes` long."""
+    head = text[:max_bytes].encode()
+    end = min(len(head), max_bytes)
+    while _inside_character(head, end):
+        end -= 1
+    return len(head[:end].decode())
+
+
+def _whole_lines_from(text: str, start: int) -> int:
+    """The first line start from `start` on; `start` itself in the last line."""
+    if start == 0 or _ends_line(text, start):
+        return start
+    line_end = _ANY_LINE_END.search(text, start)
+    return line_end.end() if line_end else start
+
+
+def _whole_lines_to(text: str, end: int) -> int:
+    """The last line end up to `end`; `end` itself in the first line, but never inside a CRLF."""
+    if end == len(text):
+        return end
+    if text[end - 1 : end + 1] == "\r\n":
+        end -= 1
+    return max(text.rfind("\n", 0, end), text.rfind("\r", 0, end)) + 1 or end
+
+
+def _ends_line(text: str, offset: int) -> bool:
+    return text[offset - 1] in "\r\n" and text[offset - 1 : offset + 1] != "\r\n"
+
+
+def _window(text: str, start: int, *, truncated: bool) -> Window:
+    crlf = tuple(match.start() - n for n, match in enumerate(_CRLF.finditer(text)))
+    return Window(_CR_OR_CRLF.sub("\n", text), start, crlf, truncated)
+
+
+def _line_end(text: str) -> LineEnd:
+    crlf = text.count("\r\n")
+    counts: dict[LineEnd, int] = {
+        "\n": text.count("\n") - crlf,
+        "\r\n": crlf,
+        "\r": text.count("\r") - crlf,
+    }
+    return max(counts, key=counts.__getitem__)
