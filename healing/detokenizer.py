@@ -77,7 +77,7 @@ class TokenTransducer:
 
     Build one per vocabulary, tuple of stop strings and `special_tokens` policy, and share it:
     "skip" gives special tokens no text, "show" their own. Raises `ValueError` as `StopSet` does.
-    Not safe for use from several threads.
+    One thread may start texts while another takes steps.
     """
 
     def __init__(
@@ -165,7 +165,8 @@ class TokenTransducer:
 
     def _remember(self, state: _State, token_id: int, step: _Step) -> None:
         if self._n_steps >= _MEMO_ENTRIES:
-            for known in self._states.values():
+            # A copy, since another thread may add the state that its text starts in.
+            for known in list(self._states.values()):
                 known.steps.clear()
             self._n_steps = 0
         state.steps[token_id] = step

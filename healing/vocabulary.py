@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,16 @@ class Vocabulary:
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control or unknown token: it has a text but no piece."""
         return bool(self._kinds[token_id] in (TokenKind.CONTROL, TokenKind.UNKNOWN))
+
+    @cached_property
+    def silent_ids(self) -> tuple[int, ...]:
+        """All rows that add no bytes: special, unused, padding."""
+        return tuple(i for i, piece in enumerate(self._pieces) if not piece)
+
+    @cached_property
+    def control_ids(self) -> frozenset[int]:
+        """The tokens that stand for no text, such as the end of a document."""
+        return frozenset(self._ids_of_kind(TokenKind.CONTROL))
 
     def special_id(self, text: str) -> int | None:
         """The control or added token with exactly this text."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from suture.healing import TokenTransducer, Vocabulary
-from suture.server.decoding.generation import Generation, stop_strings
+from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.encoding import EncodingThread
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Job, Scheduler
@@ -74,9 +74,7 @@ class Completions:
     def _generation(
         self, request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
     ) -> Generation:
-        transducer = self._transducers.get(
-            vocabulary, stop_strings(request), request.skip_special_tokens
-        )
+        transducer = self._transducers.get(vocabulary, request)
         return Generation(request, plan, vocabulary, transducer)
 
     def _arrives_in_time(self, request: CompletionRequest) -> bool:
@@ -102,16 +100,14 @@ class TransducerCache:
     def __init__(self, capacity: int = 64) -> None:
         self._capacity = capacity
         self._transducers: collections.OrderedDict[
-            tuple[tuple[str, ...], bool], TokenTransducer
+            tuple[tuple[str, ...], str], TokenTransducer
         ] = collections.OrderedDict()
 
-    def get(
-        self, vocabulary: Vocabulary, stops: tuple[str, ...], skip_special: bool
-    ) -> TokenTransducer:
-        key = (stops, skip_special)
+    def get(self, vocabulary: Vocabulary, request: CompletionRequest) -> TokenTransducer:
+        key = (stop_strings(request), special_tokens(request))
         found = self._transducers.pop(key, None)
         if found is None:
-            found = TokenTransducer(vocabulary, stops, skip_special=skip_special)
+            found = TokenTransducer(vocabulary, stop_strings(request), special_tokens(request))
         self._transducers[key] = found
         while len(self._transducers) > self._capacity:
             self._transducers.popitem(last=False)

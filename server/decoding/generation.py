@@ -11,7 +11,9 @@ committed: `tree()` asks only for tokens that have been accepted.
 
 from __future__ import annotations
 
-from suture.healing import Detokenizer, TokenHealer, TokenTransducer, Vocabulary
+from typing import Literal
+
+from suture.healing import Detokenizer, OnStop, TokenHealer, TokenTransducer, Vocabulary
 from suture.server.decoding.sampling import Logits, Sampler, log_probability
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
@@ -35,7 +37,7 @@ _REASONS: dict[FinishReason, str] = {
 class Generation:
     """The loop of one request over its prompt plan.
 
-    `transducer` must have been built for this vocabulary and `stop_strings(request)`.
+    `transducer` must be one for this vocabulary, `stop_strings(request)` and `special_tokens`.
     """
 
     def __init__(
@@ -49,15 +51,15 @@ class Generation:
         self._request = request
         self._plan = plan
         self._vocabulary = vocabulary
-        self._tokens = list(plan.prompt_ids)
+        self._tokens = list(plan.kept_ids)
         self._healer = TokenHealer(vocabulary, plan.pending)
-        self._stop_ids = _stop_ids(request, plan, vocabulary)
+        self._stop_ids = _stop_ids(request, plan, vocabulary) | transducer.stop_ids
         self._sampler = Sampler(request.sampling, _banned_ids(request, vocabulary, self._stop_ids))
         self._detokenizer = Detokenizer(
             transducer,
             skip_bytes=len(plan.pending),
             min_tokens=request.min_tokens,
-            include_stop=request.include_stop,
+            include_stop=OnStop.INCLUDE if request.include_stop else OnStop.EXCLUDE,
             on_incomplete=request.on_incomplete,
         )
         self._healing_logprob = 0.0
@@ -70,7 +72,7 @@ class Generation:
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
-        return self._plan.prompt_ids
+        return self._plan.kept_ids
 
     def reuse(self, n_tokens: int) -> None:
         """Note that the first `n_tokens` of the prompt were in the KV cache already."""
@@ -165,9 +167,9 @@ class Generation:
             completion_tokens=self._n_generated,
             healing=self._healing_report(),
             prompt=PromptReport(
-                tokens=len(self._plan.prompt_ids),
+                tokens=len(self._plan.kept_ids),
                 reused=self._n_reused,
-                evaluated=len(self._plan.prompt_ids) - self._n_reused,
+                evaluated=len(self._plan.kept_ids) - self._n_reused,
                 layout=self._plan.layout,
                 truncated=self._plan.truncated,
             ),
@@ -199,10 +201,15 @@ def stop_strings(request: CompletionRequest) -> tuple[str, ...]:
     return (*request.stop, "\n") if request.shape == "line" else request.stop
 
 
+def special_tokens(request: CompletionRequest) -> Literal["skip", "show"]:
+    """What a request's transducer must make of special tokens."""
+    return "skip" if request.skip_special_tokens else "show"
+
+
 def _stop_ids(
     request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
 ) -> frozenset[int]:
-    ends = frozenset() if request.ignore_eos else vocabulary.eog_ids | plan.stop_ids
+    ends = frozenset[int]() if request.ignore_eos else vocabulary.eog_ids | plan.stop_ids
     return ends | frozenset(request.stop_token_ids)
 
 
@@ -214,7 +221,7 @@ def _banned_ids(
     A control token that ends the text may be drawn, and any other only where the caller wants
     to see special tokens. With `ignore_eos` the ends are banned as well.
     """
-    shown = set() if request.skip_special_tokens else set(vocabulary.special_ids)
+    shown = frozenset[int]() if request.skip_special_tokens else vocabulary.control_ids
     if request.ignore_eos:
         shown -= vocabulary.eog_ids
     return [i for i in vocabulary.silent_ids if i not in stop_ids and i not in shown]

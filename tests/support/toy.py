@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from suture.healing import TokenKind, TokenTransducer, Vocabulary
-from suture.server.decoding.generation import Generation, stop_strings
+from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.engine.protocol import Engine
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
@@ -19,7 +19,7 @@ WORDS = [
 ]  # fmt: skip
 SPECIALS = [
     "<|endoftext|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
-    "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+    "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|im_start|>",
 ]  # fmt: skip
 PADDING = 3
 
@@ -56,7 +56,5 @@ def toy_generation(request: CompletionRequest, engine: Engine) -> Generation:
     vocabulary = engine.vocabulary
     family = detect_family(vocabulary, "toy")
     plan = plan_prompt(request, vocabulary, family, engine.encode, toy_budget(engine.n_ctx))
-    transducer = TokenTransducer(
-        vocabulary, stop_strings(request), skip_special=request.skip_special_tokens
-    )
+    transducer = TokenTransducer(vocabulary, stop_strings(request), special_tokens(request))
     return Generation(request, plan, vocabulary, transducer)

@@ -1,0 +1,106 @@
+"""Drawing a token: order of the steps, distribution, edge cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from suture.server.decoding.sampling import Sampler, log_probability
+from suture.server.request import SamplingParams
+
+ROW = np.array([0.0, 3.0, 1.0, 2.9, -5.0], np.float32)
+
+
+def draws(params: SamplingParams, row: np.ndarray = ROW, n: int = 4000) -> np.ndarray:
+    sampler = Sampler(params)
+    return np.bincount([sampler.pick(row.copy()) for _ in range(n)], minlength=len(row)) / n
+
+
+def softmax(row: np.ndarray) -> np.ndarray:
+    weights = np.exp(row - row.max())
+    return np.asarray(weights / weights.sum())
+
+
+def test_greedy_takes_the_best_and_the_lower_id_of_equals() -> None:
+    assert Sampler(SamplingParams()).pick(ROW.copy()) == 1
+    assert Sampler(SamplingParams()).pick(np.array([1.0, 7.0, 7.0], np.float32)) == 1
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_draws_follow_the_softmax_at_a_temperature(temperature: float) -> None:
+    found = draws(SamplingParams(temperature=temperature, seed=1))
+    assert np.abs(found - softmax(ROW / temperature)).max() < 0.03
+
+
+def test_top_k_keeps_the_k_best() -> None:
+    found = draws(SamplingParams(temperature=2.0, top_k=2, seed=1))
+    assert set(np.flatnonzero(found)) == {1, 3}
+
+
+def test_top_p_keeps_the_fewest_that_reach_it() -> None:
+    first_two = softmax(ROW)[[1, 3]].sum()
+    found = draws(SamplingParams(temperature=1.0, top_p=float(first_two) - 0.01, seed=1))
+    assert set(np.flatnonzero(found)) == {1, 3}
+
+
+def test_min_p_is_relative_to_the_best() -> None:
+    found = draws(SamplingParams(temperature=1.0, min_p=0.5, seed=1))
+    assert set(np.flatnonzero(found)) == {1, 3}
+
+
+def test_truncation_comes_before_temperature_as_in_llama_cpp() -> None:
+    found = draws(SamplingParams(temperature=100.0, min_p=0.5, seed=1))
+    assert set(np.flatnonzero(found)) == {1, 3}
+
+
+def test_a_constraint_comes_before_truncation() -> None:
+    ids = np.array([0, 4], np.int32)
+    sampler = Sampler(SamplingParams(temperature=1.0, top_k=1, seed=1))
+    assert sampler.pick(ROW[ids], ids) == 0
+
+
+def test_biases_and_bans() -> None:
+    sampler = Sampler(SamplingParams(logit_bias=((1, -100.0), (2, 1.0))), banned_ids=[3])
+    row = ROW.copy()
+    sampler.adjust(row, [], also_banned=[0])
+    assert np.array_equal(np.isinf(row), [True, False, False, True, False])
+    assert sampler.pick(row) == 2
+
+
+def test_penalties_weigh_the_last_tokens_only() -> None:
+    params = SamplingParams(repeat_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25)
+    row = ROW.copy()
+    Sampler(params).adjust(row, [1, 4, 4])
+    assert row == pytest.approx([0.0, 3 / 2 - 0.75, 1.0, 2.9, -5 * 2 - 1.0])
+    short = SamplingParams(repeat_penalty=2.0, repeat_last_n=1)
+    row = ROW.copy()
+    Sampler(short).adjust(row, [1, 3])
+    assert row == pytest.approx([0.0, 3.0, 1.0, 2.9 / 2, -5.0])
+
+
+def test_banning_everything_that_healing_needs_still_draws_it() -> None:
+    banned = np.full(2, -np.inf, np.float32)
+    sampler = Sampler(SamplingParams(temperature=1.0, top_p=0.9, seed=1))
+    assert sampler.pick(banned, np.array([7, 9], np.int32)) in (7, 9)
+
+
+@given(
+    st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=40),
+    st.floats(0, 5),
+    st.integers(0, 50),
+    st.floats(0.01, 1),
+    st.floats(0, 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_row_and_parameters_give_a_token(
+    row: list[float], temperature: float, top_k: int, top_p: float, min_p: float, seed: int
+) -> None:
+    params = SamplingParams(temperature, top_k, top_p, min_p, seed=seed)
+    logits = np.array(row, np.float32)
+    assert 0 <= Sampler(params).pick(logits) < len(row)
+
+
+def test_log_probability_is_the_softmaxs() -> None:
+    expected = np.log(softmax(ROW.astype(np.float64)))
+    assert [log_probability(ROW, i) for i in range(5)] == pytest.approx(expected, abs=1e-6)
