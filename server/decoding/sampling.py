@@ -20,6 +20,7 @@ TokenIds = npt.NDArray[np.int32]
 # Below exp(-20) of the best token's probability, 152k tokens together weigh 3e-4: a draw from the
 # untruncated row needs no sort of them. A temperature above 1 lifts the tail, so it scales this.
 _TAIL_NATS = 20.0
+_GREEDY_BELOW = 1e-6
 
 
 class Sampler:
@@ -49,7 +50,7 @@ class Sampler:
         params = self._params
         best = int(logits.argmax())
         # Not finite: biases ban every candidate, and what healing needs has to be said anyway.
-        if params.temperature <= 0 or len(logits) == 1 or not np.isfinite(logits[best]):
+        if params.temperature < _GREEDY_BELOW or len(logits) == 1 or not np.isfinite(logits[best]):
             return best
         kept = _top_k(logits, params.top_k, logits[best] - _TAIL_NATS * max(1, params.temperature))
         values = logits[kept].astype(np.float64)
