@@ -32,7 +32,8 @@ Encode = Callable[[bytes], Sequence[int]]
 # Bytes of the tail that are looked at. No pretoken of code is as long; where one is, the cut is
 # found among the places that no token crosses, and failing that at a token boundary.
 _WINDOW = 512
-# Where nothing is proved, so many bytes are given back at least: few tokens are longer.
+# At most so many bytes are given back, unless a longer token could cover them: a line of base64
+# is one pretoken, but needs two or three tokens.
 _SAFE_TAIL = 48
 
 
@@ -56,13 +57,15 @@ def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> B
     Calls `encode` at most twice. Raises `BoundaryError` where the tokens do not spell the text.
     """
     tokenized = _Tokenized(segment, encode, vocabulary)
-    longest = max(_SAFE_TAIL, _longest_extended_tail(segment, vocabulary))
-    furthest = tokenized.count_before(len(segment) - longest)
-    counts = [tokenized.count_at(cut) for cut in _cuts(segment, tokenized, vocabulary)]
-    provable = [count for count in counts if count is not None and count >= furthest]
-    if provable and tokenized.is_canonical(provable[0]):
-        return tokenized.keep(provable[0])
-    return tokenized.keep(provable[1] if len(provable) > 1 else furthest)
+    cuts = _cuts(segment, tokenized, vocabulary)
+    counts = [count for cut in cuts if (count := tokenized.count_at(cut)) is not None]
+    if counts and not tokenized.is_canonical(counts[0], counts[-1]):
+        counts = counts[1:]
+    n_kept = counts[0] if counts else 0
+    if len(segment) - tokenized.end_of(n_kept) > _SAFE_TAIL:
+        longest = max(_SAFE_TAIL, _longest_extended_tail(segment, vocabulary))
+        n_kept = max(n_kept, tokenized.count_before(len(segment) - longest))
+    return tokenized.keep(n_kept)
 
 
 def fixed_boundary(
@@ -120,11 +123,12 @@ class _Tokenized:
                 return self.end_of(n_kept)
         return 0
 
-    def is_canonical(self, n_kept: int) -> bool:
-        """Whether the kept text alone has the kept tokens."""
-        if n_kept in (0, len(self.ids)):
+    def is_canonical(self, n_kept: int, since: int) -> bool:
+        """Whether the kept text from token `since` on, alone, has the kept tokens."""
+        if n_kept in (since, len(self.ids)):
             return True
-        return tuple(self._encode(self._segment[: self.end_of(n_kept)])) == self.ids[:n_kept]
+        kept = self._segment[self.end_of(since) : self.end_of(n_kept)]
+        return tuple(self._encode(kept)) == self.ids[since:n_kept]
 
     def keep(self, n_kept: int) -> Boundary:
         pending = self._segment[self.end_of(n_kept) :]
@@ -132,7 +136,7 @@ class _Tokenized:
 
 
 def _cuts(segment: bytes, tokenized: _Tokenized, vocabulary: Vocabulary) -> list[int]:
-    """Uncrossable places, the last one first and then the pretoken starts before it."""
+    """Uncrossable places, the last one first and then some pretoken starts before it."""
     edge = tokenized.last_edge(len(segment) - _WINDOW)
     origin = max(edge, _character_start(segment, len(segment) - _WINDOW))
     n_whole = len(segment) - incomplete_tail(segment)
@@ -142,7 +146,7 @@ def _cuts(segment: bytes, tokenized: _Tokenized, vocabulary: Vocabulary) -> list
     limit = min(_start_of_added_token(segment, vocabulary), origin + open_end)
     known = [origin + start for start in starts if origin + start <= limit][::-1]
     if known:
-        return [_last_uncrossed(segment, known[0], known[0], limit, vocabulary), *known[:3]]
+        return [_last_uncrossed(segment, known[0], known[0], limit, vocabulary), *known[:4]]
     # Tokens from before the window may reach into it.
     reach = origin + vocabulary.max_piece_bytes
     cut = _last_uncrossed(segment, origin, reach, limit, vocabulary)

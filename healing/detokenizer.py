@@ -30,7 +30,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from suture.healing.stops import StopSet
 from suture.healing.utf8 import incomplete_tail
@@ -46,30 +46,42 @@ class OnStop(enum.Enum):
     INCLUDE = enum.auto()
 
 
-class _State:
-    """Where a text stands between two tokens: automaton state and held bytes.
+class _State(dict[int, "_Step"]):
+    """Where a text stands between two tokens, and the steps that were taken from there.
 
-    `holds` says per automaton state how much of a possible stop string is held. `steps` are the
-    steps taken from here before.
+    `holds` says per automaton state how much of a possible stop string is held.
     """
 
-    __slots__ = ("held", "holds", "node", "steps")
+    __slots__ = ("_transducer", "held", "holds", "node")
 
-    def __init__(self, node: int, held: bytes, holds: Sequence[int]) -> None:
+    def __init__(
+        self, transducer: TokenTransducer, node: int, held: bytes, holds: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self._transducer = transducer
         self.node = node
         self.held = held
         self.holds = holds
-        self.steps: dict[int, _Step] = {}
+
+    def __missing__(self, token_id: int) -> _Step:
+        return self._transducer.take(self, token_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """What a token does in a state: text sent, the state after it, the stop it completes."""
 
     text: str
     state: _State
     n_held: int
-    stop: int = -1
+    n_bytes: int
+    n_utf16: int
+    stop: int
+
+
+def _step(sent: bytes, state: _State, stop: int = -1) -> _Step:
+    text = sent.decode("utf-8", "replace")
+    n_utf16 = len(text.encode("utf-16-le")) // 2
+    return _Step(text, state, len(state.held), len(text.encode()), n_utf16, stop)
 
 
 class TokenTransducer:
@@ -119,12 +131,13 @@ class TokenTransducer:
         """The state before the first byte."""
         return self._state(0, b"", on_stop)
 
-    def step(self, state: _State, token_id: int) -> _Step:
-        """Takes the token in this state, from the memo if it was taken there before."""
-        step = state.steps.get(token_id)
-        if step is None:
-            step = self.walk(state, self.piece_of(token_id))
-            self._remember(state, token_id, step)
+    def take(self, state: _State, token_id: int) -> _Step:
+        """The step that the token takes for the first time in this state; the state keeps it."""
+        step = self.walk(state, self.piece_of(token_id))
+        if self._n_steps >= _MEMO_ENTRIES:
+            self._forget()
+        state[token_id] = step
+        self._n_steps += 1
         return step
 
     def walk(self, state: _State, piece: bytes) -> _Step:
@@ -144,14 +157,14 @@ class TokenTransducer:
                 return self._stopped(state, read, completed[node])
         read = state.held + piece
         n_held = max(state.holds[node], incomplete_tail(read))
-        sent, held = (read[:-n_held], read[-n_held:]) if n_held else (read, b"")
-        return _Step(_decode(sent), self._state(node, held, self._on_stop(state)), n_held)
+        n_sent = len(read) - n_held
+        return _step(read[:n_sent], self._state(node, read[n_sent:], self._on_stop(state)))
 
     def _stopped(self, state: _State, read: bytes, stop: int) -> _Step:
         on_stop = self._on_stop(state)
         if on_stop is OnStop.EXCLUDE:
             read = read[: len(read) - self._stops.lengths[stop]]
-        return _Step(_decode(read), self.start(on_stop), 0, stop)
+        return _step(read, self.start(on_stop), stop)
 
     def _on_stop(self, state: _State) -> OnStop:
         return OnStop.EXCLUDE if state.holds is self._stops.holds else OnStop.INCLUDE
@@ -160,17 +173,14 @@ class TokenTransducer:
         key = (node, held, on_stop)
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = _State(node, held, self._holds[on_stop])
+            state = self._states[key] = _State(self, node, held, self._holds[on_stop])
         return state
 
-    def _remember(self, state: _State, token_id: int, step: _Step) -> None:
-        if self._n_steps >= _MEMO_ENTRIES:
-            # A copy, since another thread may add the state that its text starts in.
-            for known in list(self._states.values()):
-                known.steps.clear()
-            self._n_steps = 0
-        state.steps[token_id] = step
-        self._n_steps += 1
+    def _forget(self) -> None:
+        # A copy, since another thread may add the state that its text starts in.
+        for state in list(self._states.values()):
+            state.clear()
+        self._n_steps = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,8 @@ class Detokenizer:
         self._n_tokens = 0
         self._stop = -1
         self._ended = False
+        # The first tokens and the end take the slow way; this is the one test before the fast one.
+        self._is_plain = not skip_bytes and min_tokens < 2
         self.held_steps = 0
         self.held_max_bytes = 0
         self.text_bytes = 0
@@ -241,30 +253,36 @@ class Detokenizer:
         After the text has ended, nothing more comes. Raises `IndexError` for a token outside the
         vocabulary.
         """
-        if self._ended:
+        if self._is_plain:
+            step = self._state[token_id]
+        elif self._ended:
             return ""
-        if self._n_skip or self._n_tokens < self._min_tokens:
-            step = self._first_step(token_id)
         else:
-            state = self._state
-            step = state.steps.get(token_id) or self._transducer.step(state, token_id)
-        self._state = step.state
-        if step.n_held:
+            step = self._first_step(token_id)
+        text, self._state, n_held, n_bytes, n_utf16, stop = step
+        if n_held:
             self.held_steps += 1
-            self.held_max_bytes = max(self.held_max_bytes, step.n_held)
-        if step.stop >= 0:
-            self._stop, self._ended = step.stop, True
-        return self._send(step.text)
+            self.held_max_bytes = max(self.held_max_bytes, n_held)
+        self.text_bytes += n_bytes
+        self.text_utf16 += n_utf16
+        if stop >= 0:
+            self._stop = stop
+            self._end()
+        return text
 
     def flush(self) -> str:
         """Ends the text and returns what is still held; an unfinished character is U+FFFD or
         dropped."""
         if self._ended:
             return ""
-        held, self._ended = self._state.held, True
+        self._end()
+        held = self._state.held
         if self._on_incomplete == "drop":
             held = held[: len(held) - incomplete_tail(held)]
-        return self._send(_decode(held))
+        rest = _step(held, self._state)
+        self.text_bytes += rest.n_bytes
+        self.text_utf16 += rest.n_utf16
+        return rest.text
 
     def snapshot(self) -> Snapshot:
         """The present state, cheap to take and to keep."""
@@ -278,31 +296,27 @@ class Detokenizer:
         self._state, self._n_skip = snapshot.state, snapshot.n_skip
         self._n_tokens, self._stop = snapshot.n_tokens, snapshot.stop
         self._ended = snapshot.ended
+        self._is_plain = self._is_past_first() and not self._ended
         self.held_steps, self.held_max_bytes, self.text_bytes, self.text_utf16 = snapshot.counters
 
     def _first_step(self, token_id: int) -> _Step:
         """A step while healed bytes are skipped or stop strings do not count yet."""
         piece = self._transducer.piece_of(token_id)
         n_healed = min(len(piece), self._n_skip)
-        if n_healed:
-            self._n_skip -= n_healed
-            piece = piece[n_healed:]
-            if not piece:
-                return _Step("", self._state, 0)
+        self._n_skip -= n_healed
+        if n_healed and n_healed == len(piece):
+            self._is_plain = self._is_past_first()
+            return _step(b"", self._state)
         self._n_tokens += 1
+        self._is_plain = self._is_past_first()
         if self._n_tokens < self._min_tokens:
-            return self._transducer.walk_past_stops(self._state, piece)
-        return self._transducer.walk(self._state, piece)
+            return self._transducer.walk_past_stops(self._state, piece[n_healed:])
+        return self._transducer.walk(self._state, piece[n_healed:])
 
-    def _send(self, text: str) -> str:
-        if text.isascii():
-            self.text_bytes += len(text)
-            self.text_utf16 += len(text)
-        else:
-            self.text_bytes += len(text.encode())
-            self.text_utf16 += len(text.encode("utf-16-le")) // 2
-        return text
+    def _is_past_first(self) -> bool:
+        """Whether no healed bytes are left to skip, and stop strings count from the next token."""
+        return not self._n_skip and self._n_tokens + 1 >= self._min_tokens
 
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    def _end(self) -> None:
+        self._ended = True
+        self._is_plain = False

@@ -20,13 +20,13 @@ _SPACES = frozenset("\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
     chr(point) for point in range(0x2000, 0x200B)
 }
 
-_L = r"A-Za-z\1\2\7"
-_P = r"!\"#%&'()*,\-./:;?@\[\\\]_{}\4"
-_S = r"$+<=>^`|~\5"
+_L = r"A-Za-z\x01\x02\x07"
+_P = r"!\"#%&'()*,\-./:;?@\[\\\]_{}\x04"
+_S = r"$+<=>^`|~\x05"
 _CONTRACTION = r"'[sStTmMdD]|'[rR][eE]|'[vV][eE]|'[lL][lL]"
 _BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT2 = rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_L}]+| ?[0-9]+| ?[^\s{_L}0-9]+|\s+(?!\S)|\s+"
-_UPPER, _LOWER = r"A-Z\1\2\3\7", r"a-z\1\2\3\7"
+_UPPER, _LOWER = r"A-Z\x01\x02\x03\x07", r"a-z\x01\x02\x03\x07"
 _CASED = rf"[^\r\n{_L}0-9]?(?:[{_UPPER}]*[{_LOWER}]+|[{_UPPER}]+[{_LOWER}]*)(?:{_CONTRACTION})?"
 _CASED_TAIL = rf"| ?[^\s{_L}0-9]+[\r\n/]*|{_BLANKS}"
 
@@ -42,15 +42,23 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "gpt2": (_GPT2,),
     "starcoder": ("[0-9]", _GPT2),
     "qwen2": (_llama3("[0-9]"),),
-    "qwen35": (_llama3("[0-9]", rf"{_L}\3"),),
+    "qwen35": (_llama3("[0-9]", rf"{_L}\x03"),),
     "llama3": (_llama3("[0-9]{1,3}"),),
     "minicpm5": ("[0-9]{1,3}", _llama3("[0-9]+")),
-    "deepseek-coder": (r"[\r\n]", rf"\s?[{_L}]+", rf"\s?[{_P}]+", r"[\2]+", "[0-9]"),
-    "deepseek-llm": (r"[\r\n]", r"\s?[A-Za-z\1]+", r"\s?[!-/:-~\4]+", r"\s+$", r"[\2]+", "[0-9]+"),
+    "deepseek-coder": (r"[\r\n]", rf"\s?[{_L}]+", rf"\s?[{_P}]+", r"[\x02]+", "[0-9]"),
+    "deepseek-llm": (
+        r"[\r\n]",
+        r"\s?[A-Za-z\x01]+",
+        r"\s?[!-/:-~\x04]+",
+        r"\s+$",
+        r"[\x02]+",
+        "[0-9]+",
+    ),
     "deepseek-v3": (
         "[0-9]{1,3}",
-        r"[\2\7]+",
-        rf"[!-/:-@\[-`{{-~][A-Za-z]+|[^\r\n{_L}{_P}{_S}]?[{_L}\3]+| ?[{_P}{_S}]+[\r\n]*|{_BLANKS}",
+        r"[\x02\x07]+",
+        rf"[!-/:-@\[-`{{-~][A-Za-z]+|[^\r\n{_L}{_P}{_S}]?[{_L}\x03]+"
+        rf"| ?[{_P}{_S}]+[\r\n]*|{_BLANKS}",
     ),
     "falcon": (rf"[{_P}$+<=>^~|`]+", _GPT2, "[0-9]{3}"),
     "default": (rf"[{_P}$+<=>^~|]+", _GPT2, "[0-9]+", "[0-9]{3}"),
