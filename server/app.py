@@ -1,0 +1,73 @@
+"""The ASGI application: routes, access, and errors in the dialect of their path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from suture.server.errors import SutureError
+from suture.server.routes.access import Access
+from suture.server.routes.completer import Completer
+from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
+from suture.server.routes.llama_cpp import Health, LlamaCppDialect
+from suture.server.routes.openai import Models, OpenAIDialect
+from suture.server.routes.status import Status
+from suture.server.settings import Settings
+from suture.server.sse import encode_json
+
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+
+_MESSAGES = {404: "no such route", 405: "this route does not take this method"}
+
+
+def dialect_of(path: str) -> Dialect:
+    """The dialect that a client of `path` speaks."""
+    return OpenAIDialect() if path.startswith("/v1/") else LlamaCppDialect()
+
+
+def create_app(
+    completer: Completer, settings: Settings, lifespan: Lifespan | None = None
+) -> Starlette:
+    """The application that answers with `completer`.
+
+    `settings` are the defaults of requests that say nothing. Raises `SetupError` where the API
+    key file cannot be read.
+    """
+    routes = [
+        Route("/infill", CompletionRoute(LlamaCppDialect(), completer, settings), methods=["POST"]),
+        Route(
+            "/v1/completions",
+            CompletionRoute(OpenAIDialect(), completer, settings),
+            methods=["POST"],
+        ),
+        Route("/health", Health(completer).get),
+        Route("/v1/models", Models(completer).get),
+        Route("/v1/status", Status(completer, settings).get),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Access, settings, dialect_of)],
+        exception_handlers={HTTPException: _http_error, SutureError: _error},
+        lifespan=lifespan,
+    )
+
+
+async def _http_error(request: Request, raised: Exception) -> Response:
+    """No such route, or a wrong method."""
+    assert isinstance(raised, HTTPException)
+    message = _MESSAGES.get(raised.status_code, raised.detail)
+    error = dialect_of(request.url.path).error_body(raised.status_code, message, None)
+    return Response(
+        encode_json(error), raised.status_code, raised.headers, media_type="application/json"
+    )
+
+
+async def _error(request: Request, raised: Exception) -> Response:
+    return error_response(dialect_of(request.url.path), public_error(raised))

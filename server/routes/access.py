@@ -1,0 +1,98 @@
+"""Who may ask: the host that a request names, and its API key.
+
+A page in a browser can make its own name resolve to 127.0.0.1 and so reach a server that only
+listens there. The `Host` header still says that name, so it must be a loopback name, the address
+that we listen on, or one given with `--allow-host`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from suture.server.errors import RequestError
+from suture.server.routes.delivery import Dialect, error_response
+from suture.server.settings import Settings, read_api_keys
+
+# Probes must see whether we live without holding a key.
+OPEN_PATHS = frozenset({"/health"})
+ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
+
+
+class Unauthorized(RequestError):
+    """The API key is missing or unknown."""
+
+    status = 401
+
+
+class HostRefused(RequestError):
+    """The request names a host that is not ours."""
+
+    status = 403
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is a name or an address that only this machine can reach."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header: `[::1]:80` -> `::1`, `Box:80` -> `box`."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
+
+
+class Access:
+    """ASGI middleware that answers 403 and 401 in the dialect of the path."""
+
+    def __init__(
+        self, app: ASGIApp, settings: Settings, dialect_of: Callable[[str], Dialect]
+    ) -> None:
+        self._app = app
+        self._dialect_of = dialect_of
+        self._hosts = {name.lower() for name in (*settings.allow_host, settings.host)}
+        self._hosts -= ANY_ADDRESS
+        self._key_digests = [_digest(key) for key in read_api_keys(settings)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(Headers(scope=scope), scope["path"])
+        except RequestError as error:
+            await error_response(self._dialect_of(scope["path"]), error)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _check(self, headers: Headers, path: str) -> None:
+        host = host_name(headers.get("host", ""))
+        # HTTP/1.0 clients send none; browsers always do.
+        if host and not is_loopback(host) and host not in self._hosts:
+            raise HostRefused("this host name is not served: start with --allow-host to serve it")
+        if self._key_digests and path not in OPEN_PATHS and not self._knows(headers):
+            raise Unauthorized("the API key is missing or unknown: Authorization: Bearer <key>")
+
+    def _knows(self, headers: Headers) -> bool:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        digest = _digest(key.strip())
+        known = False
+        for expected in self._key_digests:  # all of them: no answer depends on which one matched
+            known |= hmac.compare_digest(digest, expected)
+        return known and scheme.lower() == "bearer"
+
+
+def _digest(key: str) -> bytes:
+    # Digests are of one length, so comparing them says nothing about the key's.
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

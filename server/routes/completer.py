@@ -1,0 +1,70 @@
+"""What the routes and the command line ask of the part that completes.
+
+`complete()` is an async generator, and closing it (`aclose`, or cancelling the task that waits in
+it) is how a completion is cancelled. It raises a `SutureError` before its first chunk, or an
+`EngineError` after it; its last chunk has the `result`.
+
+A request with `infill` and an empty suffix is served by any model: one without FIM sentinels
+completes it left to right, and raises `InfillUnsupported` only where there is a suffix.
+`max_tokens` is at most the model's context; how much room the prompt leaves is the completer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from suture.server.request import CompletionChunk, CompletionRequest
+
+State = Literal["loading", "ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The model that is served; `fim` says whether it can fill in the middle.
+
+    Sizes that are not known before the model is loaded are 0.
+    """
+
+    name: str
+    path: str
+    n_ctx: int
+    n_vocab: int
+    n_params: int | None
+    size_bytes: int | None
+    fim: bool
+    family: str | None
+
+
+class Completer(Protocol):
+    """Completes requests with one model."""
+
+    @property
+    def model(self) -> ModelInfo:
+        """What is known of the model so far."""
+        ...
+
+    def state(self) -> State:
+        """Whether requests are served yet; raises the `SutureError` that loading failed with."""
+        ...
+
+    def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        """The text of one completion, chunk by chunk."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """Counters for `/v1/status`."""
+        ...
+
+
+class ServedCompleter(Completer, Protocol):
+    """A completer with a model to load and to free."""
+
+    def start(self) -> None:
+        """Begin to load; returns at once."""
+        ...
+
+    def close(self) -> None:
+        """Stop what runs and free the model; returns when that is done."""
+        ...

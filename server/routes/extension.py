@@ -1,0 +1,122 @@
+"""Suture's own fields in every completion route, and the `suture` object of every answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from suture.server.errors import InvalidRequest
+from suture.server.request import CompletionResult, Healing, Layout, OnIncomplete, Shape
+from suture.server.routes.completer import ModelInfo
+from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
+from suture.server.settings import Settings
+
+
+def _give_back(value: Any) -> Any:
+    if value == "stable" or (type(value) is int and 1 <= value <= 8):
+        return value
+    raise ValueError('must be "stable" or a number of tokens from 1 to 8')
+
+
+class ExtensionFields(RequestBody):
+    """What a client may ask of Suture beyond its dialect; absent is the server's default.
+
+    `fim_boundary` and `grammar_scope` are checked and change nothing yet: every prompt keeps its
+    tail, and grammars are refused.
+    """
+
+    healing: Healing | None = None
+    give_back: Annotated[Literal["stable"] | int, BeforeValidator(_give_back)] | None = None
+    layout: Layout | None = None
+    fim_boundary: Literal["auto", "keep"] = "auto"
+    grammar_scope: Literal["output", "prefill"] = "output"
+    shape: Shape | None = None
+    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
+    session: Annotated[Text, Field(max_length=256)] | None = None
+    seq: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
+    path: Text | None = None
+    language: Text | None = None
+    min_tokens: Count = 0
+    include_stop_str_in_output: bool = False
+    stop_token_ids: Annotated[list[Count], Field(max_length=1024)] = Field(default_factory=list)
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    detokenize: bool = True
+    return_tokens: bool = False
+    on_incomplete: OnIncomplete = "replace"
+
+    @property
+    def wants_token_ids(self) -> bool:
+        """Whether the answer has the ids: without detokenizing they are all there is."""
+        return self.return_tokens or not self.detokenize
+
+    def extension(self, settings: Settings, model: ModelInfo, max_tokens: int) -> dict[str, Any]:
+        """These fields as arguments of a `CompletionRequest`."""
+        if self.min_tokens > max_tokens:
+            message = f'"min_tokens" must be at most {max_tokens}, the tokens asked for'
+            raise InvalidRequest(message, "min_tokens")
+        for token_id in self.stop_token_ids:
+            check_token_id(token_id, model.n_vocab, "stop_token_ids")
+        give_back = self.give_back or settings.give_back
+        return {
+            "healing": self.healing or settings.healing,
+            "give_back": None if give_back == "stable" else give_back,
+            "layout": self.layout or settings.layout,
+            "stream_interval": self.stream_interval or settings.stream_interval,
+            "session": self.session,
+            "seq": self.seq,
+            "path": self.path,
+            "language": self.language,
+            "min_tokens": self.min_tokens,
+            "include_stop": self.include_stop_str_in_output,
+            "stop_token_ids": tuple(self.stop_token_ids),
+            "ignore_eos": self.ignore_eos,
+            "skip_special_tokens": self.skip_special_tokens,
+            "detokenize": self.detokenize,
+            "return_tokens": self.return_tokens,
+            "on_incomplete": self.on_incomplete,
+        }
+
+
+def suture_object(
+    result: CompletionResult, text: str, token_ids: list[int] | None
+) -> dict[str, object]:
+    """The `suture` object of an answer whose whole text is `text`."""
+    healing, prompt = result.healing, result.prompt
+    answer: dict[str, object] = {
+        "finish": result.finish,
+        "reason": result.reason,
+        "healing": {
+            "level": healing.level,
+            "dropped_tokens": healing.dropped_tokens,
+            "pending": healing.pending.decode("utf-8", "replace"),
+            "pending_bytes": list(healing.pending),
+            "nodes": healing.nodes,
+            "tv_bound": _finite(healing.tv_bound),
+            "logprob": _finite(healing.logprob),
+        },
+        "prompt": {
+            "tokens": prompt.tokens,
+            "reused": prompt.reused,
+            "evaluated": prompt.evaluated,
+            "layout": prompt.layout,
+            "truncated": prompt.truncated,
+        },
+        "draft": {"proposed": 0, "accepted": 0},
+        "stream": {
+            "held_steps": result.stream.held_steps,
+            "held_max_bytes": result.stream.held_max_bytes,
+        },
+        "edit": {"delete_after": 0, "text": text},
+        "rules": [],
+    }
+    if token_ids is not None:
+        answer["tokens"] = {"ids": token_ids}
+    return answer
+
+
+def _finite(value: float) -> float | None:
+    # JSON has no infinity, and a logprob may be one
+    return value if math.isfinite(value) else None

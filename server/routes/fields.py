@@ -1,0 +1,118 @@
+"""Field types and groups of fields that more than one dialect has.
+
+A field is of exactly its JSON type: no number for text, no text for a number, no true for 1. An
+integer may be written 8.0, as some clients do. null counts as absent, except where a dialect
+says otherwise (`NOT_NULL`).
+
+A field that would change the result and cannot be served yet is refused unless it has the value
+that changes nothing (`NOT_YET`, `NOT_YET_VALUES`): nothing is ignored silently but what the
+original ignores too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from suture.server.errors import InvalidRequest
+from suture.server.request import SamplingParams
+
+MAX_INT = 2**31 - 1
+MAX_STOPS = 128
+
+
+def _no_lone_surrogates(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"must be Unicode text: lone surrogate at {error.start}") from None
+    return text
+
+
+def _integral(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _one_or_many(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, AfterValidator(_no_lone_surrogates)]
+Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
+Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
+Share = Annotated[float, Field(ge=0, le=1)]
+StopStrings = Annotated[list[Text], BeforeValidator(_one_or_many), Field(max_length=MAX_STOPS)]
+
+
+class RequestBody(BaseModel):
+    """A JSON body; unknown fields are ignored, as the originals do."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", protected_namespaces=())
+
+    NOT_NULL: ClassVar[frozenset[str]] = frozenset()
+    NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "layout": ("anchor",),
+        "fim_boundary": ("move", "mix"),
+        "shape": ("block",),
+    }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _prepare(cls, body: dict[str, Any]) -> dict[str, Any]:
+        present = {k: v for k, v in body.items() if v is not None or k in cls.NOT_NULL}
+        for field, neutral in cls.NOT_YET.items():
+            if field in present and not _is_one_of(present[field], neutral):
+                raise InvalidRequest(f'"{field}" is not supported yet', field)
+        for field, values in cls.NOT_YET_VALUES.items():
+            if _is_one_of(present.get(field), values):
+                raise InvalidRequest(f'"{field}": "{present[field]}" is not supported yet', field)
+        return present
+
+
+def _is_one_of(value: object, candidates: tuple[Any, ...]) -> bool:
+    # true == 1 in Python, and "n": true is not "n": 1
+    return any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in candidates)
+
+
+class SamplingFields(RequestBody):
+    """Sampling fields that have one name in every dialect; absent is the dialect's default."""
+
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    top_k: Integer | None = None
+    top_p: Share | None = None
+    min_p: Share | None = None
+    repeat_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    repeat_last_n: Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=MAX_INT)] | None = (
+        None
+    )
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    seed: Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=2**64 - 1)] | None = None
+
+    def sampling(self, defaults: SamplingParams, n_ctx: int) -> SamplingParams:
+        """The parameters asked for, over `defaults`.
+
+        `top_k` below 0 is off; `repeat_last_n` -1 is the whole context; `seed` -1 is a fresh one,
+        and so is llama.cpp's own "random" value of 2**32-1.
+        """
+        asked = {
+            name: value
+            for name in SamplingFields.model_fields
+            if name != "seed" and (value := getattr(self, name)) is not None
+        }
+        params = replace(defaults, **asked)
+        last_n = n_ctx if params.repeat_last_n == -1 else params.repeat_last_n
+        seed = None if self.seed in (None, -1, 2**32 - 1) else self.seed
+        return replace(params, top_k=max(0, params.top_k), repeat_last_n=last_n, seed=seed)
+
+
+def check_token_id(token_id: int, n_vocab: int, field: str) -> int:
+    """`token_id`, if the vocabulary has it. `n_vocab` 0: not known yet, so anything is."""
+    if token_id < 0 or 0 < n_vocab <= token_id:
+        raise InvalidRequest(f'"{field}" must be token ids from 0 to {n_vocab - 1}', field)
+    return token_id

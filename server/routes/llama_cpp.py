@@ -1,0 +1,347 @@
+"""llama.cpp's dialect: `POST /infill` and `GET /health`.
+
+The text before the cursor is `input_prefix` + `prompt`. Sampling defaults are llama-server's. Its
+`samplers` list says which of them apply: one that is not named is off. `infill`, which keeps only
+near-certain continuations and is in every editor plugin's list, is not built; greedy is nearest
+to it, and is what such a list gets unless it names `temperature`.
+
+Accepted without effect, as they only concern speed or slots: `cache_prompt`, `n_cache_reuse`,
+`id_slot`, `t_max_prompt_ms`, `timings_per_token`, `n_keep`, and `n_indent` until shaping has it.
+Streams end without `[DONE]`. `response_fields` picks fields of an answer that is not streamed;
+the `suture` object is always in it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from suture.server.errors import Loading
+from suture.server.request import (
+    CompletionChunk,
+    CompletionRequest,
+    ExtraText,
+    FinishReason,
+    SamplingParams,
+)
+from suture.server.routes.body import validate
+from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.delivery import Asked, Completed, error_response
+from suture.server.routes.extension import ExtensionFields, suture_object
+from suture.server.routes.fields import (
+    MAX_INT,
+    Integer,
+    Number,
+    SamplingFields,
+    StopStrings,
+    Text,
+    check_token_id,
+)
+from suture.server.settings import Settings
+from suture.server.sse import encode_json, event
+
+DEFAULTS = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
+
+SAMPLER_LETTERS = {
+    "e": "penalties",
+    "d": "dry",
+    "s": "top_n_sigma",
+    "k": "top_k",
+    "y": "typ_p",
+    "p": "top_p",
+    "m": "min_p",
+    "t": "temperature",
+    "x": "xtc",
+    "i": "infill",
+    "a": "adaptive_p",
+}
+# llama-server knows samplers by these names too.
+SAMPLER_ALIASES = {
+    "top-k": "top_k",
+    "top-p": "top_p",
+    "nucleus": "top_p",
+    "typical-p": "typ_p",
+    "typical": "typ_p",
+    "typ-p": "typ_p",
+    "typ": "typ_p",
+    "min-p": "min_p",
+    "temp": "temperature",
+    "top-n-sigma": "top_n_sigma",
+}
+_OFF: dict[str, dict[str, Any]] = {
+    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+}
+_STOP_TYPES: dict[FinishReason, str] = {"stop": "word", "eos": "eos", "suffix": "eos"}
+_ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    501: "not_supported_error",
+    503: "unavailable_error",
+}
+
+
+def _samplers(value: Any) -> Any:
+    if isinstance(value, str):
+        value = [SAMPLER_LETTERS.get(letter, "") for letter in value]
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("must be an array of names of samplers")
+    names = [SAMPLER_ALIASES.get(name, name) for name in value]
+    if not set(names) <= set(SAMPLER_LETTERS.values()):
+        raise ValueError("must name samplers of " + ", ".join(SAMPLER_LETTERS.values()))
+    return names
+
+
+def _logit_bias(value: Any) -> Any:
+    """`[[id, bias], ...]` or `{"id": bias, ...}`, where `false` bans."""
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
+    ):
+        raise ValueError("must be an array of pairs [token id, bias]")
+    return [(_token_id(token), _bias(bias)) for token, bias in pairs]
+
+
+def _token_id(token: Any) -> int:
+    if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 10:
+        return int(token)
+    if isinstance(token, str):
+        raise ValueError("by text is not supported yet: token ids only")
+    if type(token) is not int or abs(token) > MAX_INT:
+        raise ValueError("must have integers as token ids")
+    return token
+
+
+def _bias(bias: Any) -> float:
+    if bias is False:
+        return -math.inf
+    if type(bias) not in (int, float) or not -1e30 <= bias <= 1e30:
+        raise ValueError("must have numbers, or false, as biases")
+    return float(bias)
+
+
+class ExtraChunk(BaseModel):
+    """A piece of another file."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    text: Text
+    filename: Text | None = None
+
+
+class InfillBody(ExtensionFields, SamplingFields):
+    """The body of `POST /infill`."""
+
+    NOT_NULL: ClassVar[frozenset[str]] = frozenset(
+        {"input_prefix", "input_suffix", "input_extra", "prompt"}
+    )
+    NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "adaptive_target": (-1,),
+        "dry_multiplier": (0,),
+        "dynatemp_range": (0,),
+        "grammar": ("",),
+        "image_data": ([],),
+        "json_schema": (),
+        "lora": ([],),
+        "min_keep": (0,),
+        "mirostat": (0,),
+        "n": (1,),
+        "n_cmpl": (1,),
+        "n_probs": (0,),
+        "return_progress": (False,),
+        "top_n_sigma": (-1,),
+        "typical_p": (1,),
+        "xtc_probability": (0,),
+    }
+
+    input_prefix: Text
+    input_suffix: Text
+    prompt: Text = ""
+    input_extra: list[ExtraChunk] = Field(default_factory=list)
+    n_predict: Annotated[Integer, Field(ge=-1)] | None = None
+    max_tokens: Annotated[Integer, Field(ge=-1)] | None = None
+    stop: StopStrings = Field(default_factory=list)
+    stream: bool = False
+    samplers: Annotated[list[str], BeforeValidator(_samplers)] | None = None
+    logit_bias: Annotated[list[tuple[int, float]], BeforeValidator(_logit_bias)] = Field(
+        default_factory=list
+    )
+    response_fields: list[Text] = Field(default_factory=list)
+    t_max_predict_ms: Number = 0
+    t_max_prompt_ms: Number = 0
+    n_indent: Integer = 0
+    n_keep: Integer = 0
+    n_cache_reuse: Integer = 0
+    id_slot: Integer = -1
+    cache_prompt: bool = True
+    timings_per_token: bool = False
+    post_sampling_probs: bool = False
+
+    def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
+        """The same, in no dialect's words."""
+        max_tokens = self._max_tokens(model)
+        return CompletionRequest(
+            prefix=self.input_prefix + self.prompt,
+            suffix=self.input_suffix,
+            infill=True,
+            extra=tuple(ExtraText(chunk.text, chunk.filename) for chunk in self.input_extra),
+            shape=self.shape or "auto",
+            sampling=self._sampling(model),
+            max_tokens=max_tokens,
+            stop=tuple(stop for stop in self.stop if stop),
+            deadline_ms=math.ceil(self.t_max_predict_ms) if self.t_max_predict_ms > 0 else None,
+            **self.extension(settings, model, max_tokens),
+        )
+
+    def _max_tokens(self, model: ModelInfo) -> int:
+        asked = self.max_tokens if self.n_predict is None else self.n_predict
+        limit = model.n_ctx or MAX_INT
+        return limit if asked is None or asked == -1 else min(asked, limit)
+
+    def _sampling(self, model: ModelInfo) -> SamplingParams:
+        biases = tuple(
+            (check_token_id(token_id, model.n_vocab, "logit_bias"), bias)
+            for token_id, bias in self.logit_bias
+        )
+        params = replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases)
+        if self.samplers is None:
+            return params
+        for name, off in _OFF.items():
+            if name not in self.samplers:
+                params = replace(params, **off)
+        if "temperature" not in self.samplers:
+            params = replace(params, temperature=0.0 if "infill" in self.samplers else 1.0)
+        return params
+
+
+@dataclass(frozen=True, slots=True)
+class InfillAnswer:
+    """The answer to one `/infill` body."""
+
+    body: InfillBody
+    request: CompletionRequest
+    model: str
+
+    def delta(self, chunk: CompletionChunk) -> bytes:
+        return b'data: {"index":0,"content":%s,"tokens":%s,"stop":false}\n\n' % (
+            encode_json(chunk.text),
+            encode_json(self._ids(chunk.token_ids)),
+        )
+
+    def last(self, chunk: CompletionChunk, completed: Completed) -> bytes:
+        end = self._end(completed)
+        end |= {"content": chunk.text, "tokens": self._ids(chunk.token_ids)}
+        return event(end)
+
+    def whole(self, completed: Completed) -> dict[str, object]:
+        answer = self._end(completed)
+        if not self.body.response_fields:
+            return answer
+        picked = _pick(answer, self.body.response_fields)
+        return picked | {"suture": answer["suture"]}
+
+    def _ids(self, token_ids: tuple[int, ...] | list[int]) -> list[int]:
+        return list(token_ids) if self.body.wants_token_ids else []
+
+    def _end(self, completed: Completed) -> dict[str, object]:
+        result, text = completed.result, completed.text
+        ids = completed.token_ids if self.body.wants_token_ids else None
+        prompt, timings = result.prompt, result.timings
+        return {
+            "index": 0,
+            "content": text,
+            "tokens": ids or [],
+            "id_slot": self.body.id_slot,
+            "stop": True,
+            "model": self.model,
+            "tokens_predicted": result.completion_tokens,
+            "tokens_evaluated": prompt.tokens,
+            "tokens_cached": prompt.tokens + result.completion_tokens,
+            "generation_settings": self._settings(),
+            "has_new_line": "\n" in text,
+            "truncated": prompt.truncated,
+            "stop_type": _STOP_TYPES.get(result.finish, "limit"),
+            "stopping_word": result.stop_match or "",
+            "timings": {
+                "cache_n": prompt.reused,
+                **_timings("prompt", prompt.evaluated, timings.prompt_ms),
+                **_timings("predicted", result.completion_tokens, timings.predicted_ms),
+            },
+            "suture": suture_object(result, text, ids),
+        }
+
+    def _settings(self) -> dict[str, object]:
+        sampling = self.request.sampling
+        return {
+            "n_predict": self.request.max_tokens,
+            "seed": -1 if sampling.seed is None else sampling.seed,
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repeat_last_n": sampling.repeat_last_n,
+            "repeat_penalty": sampling.repeat_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "stop": list(self.request.stop),
+            "ignore_eos": self.request.ignore_eos,
+            "stream": self.body.stream,
+        }
+
+
+def _timings(what: str, n: int, ms: float) -> dict[str, float]:
+    return {
+        f"{what}_n": n,
+        f"{what}_ms": ms,
+        f"{what}_per_token_ms": ms / n if n else 0.0,
+        f"{what}_per_second": 1000 * n / ms if ms else 0.0,
+    }
+
+
+def _pick(answer: dict[str, object], paths: list[str]) -> dict[str, object]:
+    """The fields at `paths` such as `timings/prompt_n`, each under its whole path."""
+    picked: dict[str, object] = {}
+    for path in paths:
+        value: object = answer
+        for key in path.split("/"):
+            if not isinstance(value, dict) or key not in value:
+                break
+            value = value[key]
+        else:
+            picked[path] = value
+    return picked
+
+
+class LlamaCppDialect:
+    """Bodies, answers and errors as llama-server writes them."""
+
+    def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
+        infill = validate(InfillBody, body)
+        request = infill.to_request(settings, model)
+        answer = InfillAnswer(infill, request, model.name)
+        return Asked(request, answer, infill.stream, infill.wants_token_ids)
+
+    def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:
+        kind = _ERROR_TYPES.get(status, "server_error" if status >= 500 else None)
+        error = {"code": status, "message": message, "type": kind or "invalid_request_error"}
+        return {"error": error}
+
+
+class Health:
+    """`GET /health`: 503 until the model is loaded, as llama-server has it."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+
+    async def get(self, request: Request) -> Response:
+        if self._completer.state() == "loading":
+            return error_response(LlamaCppDialect(), Loading("Loading model"))
+        return Response(encode_json({"status": "ok"}), media_type="application/json")

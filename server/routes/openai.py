@@ -1,0 +1,225 @@
+"""OpenAI's dialect: `POST /v1/completions` and `GET /v1/models`.
+
+A `suffix` that is not empty makes it an infill; without one the text goes on left to right.
+Sampling defaults are OpenAI's. llama.cpp's sampling names are understood too, as llama-server
+does. Streams end with `[DONE]`, except after an error.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from suture.server.request import CompletionChunk, CompletionRequest, FinishReason, SamplingParams
+from suture.server.routes.body import validate
+from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.delivery import Asked, Completed
+from suture.server.routes.extension import ExtensionFields, suture_object
+from suture.server.routes.fields import (
+    MAX_INT,
+    Count,
+    SamplingFields,
+    StopStrings,
+    Text,
+    check_token_id,
+)
+from suture.server.settings import Settings
+from suture.server.sse import DONE, encode_json, event
+
+DEFAULTS = SamplingParams(temperature=1.0)
+DEFAULT_MAX_TOKENS = 16
+
+# "length" is the one reason of OpenAI's that says that there would have been more.
+_FINISH_REASONS: dict[FinishReason, str] = {"stop": "stop", "eos": "stop", "suffix": "stop"}
+
+
+def _prompt(value: Any) -> Any:
+    if isinstance(value, list):
+        if len(value) == 1 and isinstance(value[0], str):
+            return value[0]
+        if value and all(isinstance(item, str) for item in value):
+            raise ValueError("with several texts is not supported yet")
+        raise ValueError("must be text: token ids are not supported")
+    return value
+
+
+def _logit_bias(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("must be an object of token ids and biases")
+    for token, bias in value.items():
+        if not (token.isascii() and token.isdigit() and len(token) < 10):
+            raise ValueError("must have token ids as keys")
+        if type(bias) not in (int, float) or not -100 <= bias <= 100:
+            raise ValueError("must have numbers from -100 to 100 as biases")
+    return {int(token): float(bias) for token, bias in value.items()}
+
+
+class StreamOptions(BaseModel):
+    """What a stream holds beside the text."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    include_usage: bool | None = None
+
+
+class CompletionsBody(ExtensionFields, SamplingFields):
+    """The body of `POST /v1/completions`."""
+
+    NOT_NULL: ClassVar[frozenset[str]] = frozenset({"prompt"})
+    NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "best_of": (1,),
+        "echo": (False,),
+        "grammar": ("",),
+        "json_schema": (),
+        "logprobs": (0, False),
+        "n": (1,),
+        "response_format": ({"type": "text"},),
+    }
+
+    prompt: Annotated[Text, BeforeValidator(_prompt)]
+    suffix: Text = ""
+    model: Text | None = None
+    max_tokens: Count | None = None
+    stop: StopStrings = Field(default_factory=list)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    logit_bias: Annotated[dict[int, float], BeforeValidator(_logit_bias)] = Field(
+        default_factory=dict
+    )
+    user: Text | None = None
+
+    @property
+    def includes_usage(self) -> bool:
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
+        """The same, in no dialect's words."""
+        asked = DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+        max_tokens = min(asked, model.n_ctx or MAX_INT)
+        biases = tuple(
+            (check_token_id(token_id, model.n_vocab, "logit_bias"), bias)
+            for token_id, bias in self.logit_bias.items()
+        )
+        return CompletionRequest(
+            prefix=self.prompt,
+            suffix=self.suffix,
+            infill=bool(self.suffix),
+            shape=self.shape or ("auto" if self.suffix else "raw"),
+            sampling=replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
+            max_tokens=max_tokens,
+            stop=tuple(stop for stop in self.stop if stop),
+            **self.extension(settings, model, max_tokens),
+        )
+
+
+class CompletionsAnswer:
+    """The answer to one `/v1/completions` body."""
+
+    def __init__(self, body: CompletionsBody, model: str) -> None:
+        self._body = body
+        self._head: dict[str, object] = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model,
+        }
+        # All of a stream's events but the last differ in their text alone.
+        self._before = b"data: " + encode_json(self._head)[:-1] + b',"choices":[{"text":'
+        usage = b',"usage":null' if body.includes_usage else b""
+        self._after = b"}]" + usage + b"}\n\n"
+
+    def delta(self, chunk: CompletionChunk) -> bytes:
+        choice = b',"index":0,"logprobs":null,"finish_reason":null'
+        if self._body.wants_token_ids:
+            choice += b',"token_ids":' + encode_json(chunk.token_ids)
+        return self._before + encode_json(chunk.text) + choice + self._after
+
+    def last(self, chunk: CompletionChunk, completed: Completed) -> bytes:
+        suture = {"suture": self._suture(completed)}
+        end = self._head | {"choices": [self._choice(chunk, _finish_reason(completed))]}
+        if not self._body.includes_usage:
+            return event(end | suture) + DONE
+        usage = self._head | {"choices": [], "usage": _usage(completed)} | suture
+        return event(end | {"usage": None}) + event(usage) + DONE
+
+    def whole(self, completed: Completed) -> dict[str, object]:
+        chunk = CompletionChunk(completed.text, tuple(completed.token_ids))
+        return self._head | {
+            "choices": [self._choice(chunk, _finish_reason(completed))],
+            "usage": _usage(completed),
+            "suture": self._suture(completed),
+        }
+
+    def _choice(self, chunk: CompletionChunk, finish_reason: str | None) -> dict[str, object]:
+        choice: dict[str, object] = {
+            "text": chunk.text,
+            "index": 0,
+            "logprobs": None,
+            "finish_reason": finish_reason,
+        }
+        return choice | ({"token_ids": chunk.token_ids} if self._body.wants_token_ids else {})
+
+    def _suture(self, completed: Completed) -> dict[str, object]:
+        ids = completed.token_ids if self._body.wants_token_ids else None
+        return suture_object(completed.result, completed.text, ids)
+
+
+def _finish_reason(completed: Completed) -> str:
+    return _FINISH_REASONS.get(completed.result.finish, "length")
+
+
+def _usage(completed: Completed) -> dict[str, object]:
+    result = completed.result
+    return {
+        "prompt_tokens": result.prompt.tokens,
+        "completion_tokens": result.completion_tokens,
+        "total_tokens": result.prompt.tokens + result.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": result.prompt.reused},
+    }
+
+
+class OpenAIDialect:
+    """Bodies, answers and errors as OpenAI's API writes them."""
+
+    def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
+        completions = validate(CompletionsBody, body)
+        request = completions.to_request(settings, model)
+        answer = CompletionsAnswer(completions, model.name)
+        return Asked(request, answer, completions.stream, completions.wants_token_ids)
+
+    def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        error = {"message": message, "type": kind, "param": field, "code": None}
+        return {"error": error}
+
+
+class Models:
+    """`GET /v1/models`: the one model that is served, and whether it can fill in."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+        self._created = int(time.time())
+
+    async def get(self, request: Request) -> Response:
+        model = self._completer.model
+        entry = {
+            "id": model.name,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "suture",
+            "meta": {
+                "n_ctx": model.n_ctx,
+                "n_vocab": model.n_vocab,
+                "n_params": model.n_params,
+                "size": model.size_bytes,
+            },
+            "fim": {"supported": model.fim, "family": model.family},
+        }
+        body = encode_json({"object": "list", "data": [entry]})
+        return Response(body, media_type="application/json")

@@ -1,0 +1,42 @@
+"""`GET /v1/status`: whether this is Suture, and how it does. Clients tell it from llama-server,
+which uses the same port, by the key `suture`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from suture.server.routes.completer import Completer
+from suture.server.settings import Settings
+from suture.server.sse import encode_json
+from suture.server.version import VERSION
+
+
+class Status:
+    """Answers with version, state, model, process, public settings and the completer's counters."""
+
+    def __init__(self, completer: Completer, settings: Settings) -> None:
+        self._completer = completer
+        self._settings = settings
+        self._started = time.monotonic()
+
+    async def get(self, request: Request) -> Response:
+        model = self._completer.model
+        status = self._completer.status() | {
+            "suture": VERSION,
+            "state": self._completer.state(),
+            "model": {
+                "name": model.name,
+                "path": model.path,
+                "n_ctx": model.n_ctx,
+                "fim": model.fim,
+                "family": model.family,
+            },
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._started, 3),
+            "settings": self._settings.public(),
+        }
+        return Response(encode_json(status), media_type="application/json")

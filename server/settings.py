@@ -1,0 +1,188 @@
+"""All settings, from flags over environment over file over defaults.
+
+The one module that reads the environment. `SUTURE_PORT` is `--port` is `port` in the file;
+`SUTURE_CONFIG` names the file and `SUTURE_DEBUG` asks for tracebacks. An unknown key or a value
+that does not fit is a `SetupError` that names where it stands.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from suture.server.errors import SetupError
+from suture.server.request import Healing, Layout
+
+_PREFIX = "SUTURE_"
+_NOT_SETTINGS = {"SUTURE_CONFIG", "SUTURE_DEBUG"}
+
+
+def _list(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _word_or_int(word: str, low: int, high: int, what: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if value == word:
+            return value
+        try:
+            number = int(value) if isinstance(value, int | str) else None
+        except ValueError:
+            number = None
+        if number is None or isinstance(value, bool) or not low <= number <= high:
+            raise ValueError(f'must be "{word}" or {what}')
+        return number
+
+    return BeforeValidator(check)
+
+
+GiveBack = Annotated[
+    Literal["stable"] | int, _word_or_int("stable", 1, 8, "a number of tokens from 1 to 8")
+]
+GpuLayers = Annotated[
+    Literal["auto"] | int, _word_or_int("auto", 0, 10_000, "a number of layers from 0")
+]
+
+
+class Settings(BaseModel):
+    """Every setting; frozen, and passed down from the command.
+
+    `ctx` 0 is the model's own context, at most 8192. `threads` 0 is one per physical core.
+    `model` is a name of models.txt or a path; None is the first line of models.txt. `server` is
+    where `complete` asks; None is this machine's `host` and `port`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    model: str | None = None
+    models: Path | None = None
+    cache: Path
+    config_dir: Path
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8012
+    ctx: Annotated[int, Field(ge=0, le=2**24)] = 0
+    threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    gpu_layers: GpuLayers = "auto"
+    healing: Healing = "exact"
+    give_back: GiveBack = "stable"
+    layout: Layout = "auto"
+    stream_interval: Annotated[int, Field(ge=1, le=1024)] = 1
+    api_key_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    allow_host: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
+    first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
+    queue: Annotated[int, Field(ge=1, le=10_000)] = 32
+    server: str | None = None
+
+    def public(self) -> dict[str, object]:
+        """The settings that any client may see: the defaults of its requests."""
+        return self.model_dump(include={"healing", "give_back", "layout", "stream_interval"})
+
+
+# Where files are found follows from the environment alone; it is no setting of its own.
+_DERIVED = {"config_dir"}
+_KEYS = tuple(key for key in Settings.model_fields if key not in _DERIVED)
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    config: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The settings in force. A flag that is None was not given; `config` is `--config`."""
+    merged: dict[str, object] = {"config_dir": _xdg(environ, "XDG_CONFIG_HOME", ".config")}
+    merged["cache"] = _xdg(environ, "XDG_CACHE_HOME", ".cache")
+    named: dict[str, str] = {}
+    file, values = _from_file(config, environ)
+    for source, layer in (
+        (lambda key: f"{file}: {key}", values),
+        (lambda key: _PREFIX + key.upper(), _from_environment(environ)),
+        (lambda key: "--" + key.replace("_", "-"), flags or {}),
+    ):
+        given = {key: value for key, value in layer.items() if value is not None}
+        merged |= given
+        named |= {key: source(key) for key in given}
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        key = str(details["loc"][0])
+        message = details["msg"].removeprefix("Value error, ")
+        message = message.replace("Input should be", "must be", 1)
+        raise SetupError(f"{named.get(key, key)}: {message}") from None
+
+
+def debug_requested(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `SUTURE_DEBUG` asks for tracebacks."""
+    return environ.get("SUTURE_DEBUG", "") not in ("", "0")
+
+
+def read_api_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys of `api_key_file`, one a line; none without such a file."""
+    if settings.api_key_file is None:
+        return ()
+    text = _read(settings.api_key_file, "--api-key-file")
+    keys = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not keys:
+        raise SetupError(f"--api-key-file: {settings.api_key_file} has no key in it")
+    if not all(key.isascii() and key.isprintable() for key in keys):
+        raise SetupError(f"--api-key-file: {settings.api_key_file}: keys must be printable ASCII")
+    return keys
+
+
+def _xdg(environ: Mapping[str, str], name: str, fallback: str) -> Path:
+    base = environ.get(name, "")
+    # The XDG specification has relative paths ignored.
+    return (Path(base) if os.path.isabs(base) else Path.home() / fallback) / "suture"
+
+
+def _from_file(config: Path | None, environ: Mapping[str, str]) -> tuple[Path, dict[str, object]]:
+    explicit = config or (Path(environ["SUTURE_CONFIG"]) if environ.get("SUTURE_CONFIG") else None)
+    path = explicit or _xdg(environ, "XDG_CONFIG_HOME", ".config") / "config.toml"
+    if explicit is None and not path.exists():
+        return path, {}
+    try:
+        values = tomllib.loads(_read(path, "--config"))
+    except tomllib.TOMLDecodeError as error:
+        raise SetupError(f"{path}: {error}") from None
+    for key in values:
+        if key not in _KEYS:
+            raise SetupError(f"{path}: unknown key {key!r}{_nearest(key, _KEYS)}")
+    return path, values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    names = {_PREFIX + key.upper(): key for key in _KEYS}
+    values: dict[str, object] = {}
+    for name in sorted(environ):
+        if not name.startswith(_PREFIX) or name in _NOT_SETTINGS:
+            continue
+        if name not in names:
+            raise SetupError(f"{name}: unknown setting{_nearest(name, tuple(names))}")
+        # An empty variable is how a shell or a service file says "not set".
+        if environ[name]:
+            values[names[name]] = environ[name]
+    return values
+
+
+def _read(path: Path, source: str) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise SetupError(f"{source}: {path} is not UTF-8") from None
+    except OSError as error:
+        raise SetupError(f"{source}: {path}: {error.strerror}") from None
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,59 @@
+"""Server-sent events: JSON in, bytes of one event out, and the ASGI side of a stream.
+
+An event is `data: <json>` and an empty line. Text goes out as UTF-8, not as escapes: JSON escapes
+CR and LF itself, and no other character ends a line of an event stream.
+"""
+
+from __future__ import annotations
+
+import json
+
+from starlette.types import Send
+
+CONTENT_TYPE = b"text/event-stream; charset=utf-8"
+DONE = b"data: [DONE]\n\n"
+
+
+def encode_json(value: object) -> bytes:
+    """`value` as compact UTF-8 JSON.
+
+    A lone surrogate (a file name that is not UTF-8 has them) becomes its JSON escape.
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
+
+
+def event(value: object) -> bytes:
+    """One event with `value` as its data."""
+    return b"data: %s\n\n" % encode_json(value)
+
+
+class EventStream:
+    """One response of events. Its status goes out with the first event, so that an error before
+    it can still have a status of its own."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def write(self, events: bytes) -> None:
+        """Send whole events."""
+        if not self.started:
+            self.started = True
+            await self._send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [
+                        (b"content-type", CONTENT_TYPE),
+                        (b"cache-control", b"no-store"),
+                        # nginx would collect a stream otherwise
+                        (b"x-accel-buffering", b"no"),
+                    ],
+                }
+            )
+        await self._send({"type": "http.response.body", "body": events, "more_body": True})
+
+    async def close(self) -> None:
+        """End the response."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})

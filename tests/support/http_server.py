@@ -1,0 +1,56 @@
+"""A real HTTP server on a free loopback port, in a thread, around any completer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from suture.server.app import create_app
+from suture.server.routes.completer import Completer
+from suture.server.settings import Settings, load_settings
+
+
+def settings(**flags: object) -> Settings:
+    """Settings from flags alone."""
+    return load_settings(flags, environ={"XDG_CONFIG_HOME": "/nonexistent"})
+
+
+@contextmanager
+def serving(completer: Completer, **flags: object) -> Iterator[str]:
+    """The base URL of a server that answers with `completer` until the block ends."""
+    app = create_app(completer, settings(**flags))
+    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+            thread.join(timeout=10)
+            assert not thread.is_alive(), "the server did not stop"
+
+
+@contextmanager
+def client(base_url: str) -> Iterator[httpx2.Client]:
+    """A client without proxies that gives up after a while."""
+    with httpx2.Client(base_url=base_url, trust_env=False, timeout=20) as http:
+        yield http
+
+
+def events(response: httpx2.Response) -> list[str]:
+    """The data of each event of a stream."""
+    blocks = response.content.decode().split("\n\n")
+    assert blocks[-1] == ""
+    return [block.removeprefix("data: ") for block in blocks[:-1]]
+
+
+Json = dict[str, Any]
