@@ -12,14 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class FakeHub:
     """Serves `files`, keyed ``OWNER/REPO/PATH``; `ranges` are the Range headers of its GETs.
 
-    `cut_after` ends the first transfers after that many bytes each, `knows_ranges` False answers
-    a range with the whole file, `silent` never answers, `linked` False tells no sha256.
+    `cut_after` ends the first transfers after that many bytes each, `stall_after` does the same
+    and leaves the connection open, `knows_ranges` False answers a range with the whole file,
+    `silent` never answers, `linked` False tells no sha256.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.ranges: list[str | None] = []
         self.cut_after: list[int] = []
+        self.stall_after: list[int] = []
         self.knows_ranges = True
         self.silent = False
         self.linked = True
@@ -46,6 +48,10 @@ def serve_hub(files: dict[str, bytes]) -> Iterator[FakeHub]:
             if wanted is not None and hub.knows_ranges:
                 start = int(wanted.removeprefix("bytes=").removesuffix("-"))
             self._send_head(206 if start else 200, body, len(body) - start)
+            if hub.stall_after:
+                self.wfile.write(body[start : start + hub.stall_after.pop(0)])
+                hub.closing.wait()
+                return
             n_sent = hub.cut_after.pop(0) if hub.cut_after else len(body)
             self.wfile.write(body[start : start + n_sent])
 

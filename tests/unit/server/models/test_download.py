@@ -106,8 +106,9 @@ def test_files_of_one_sdist_are_fetched_with_one_download(
         entry_of(f"pypi:tiny==1.0/{path}", content=content, name=f"v{i}")
         for i, (path, content) in enumerate(members.items())
     ]
-    paths = pull_all(entries, store, progress)
-    assert [path.read_bytes() for path in paths] == list(members.values())
+    paths = pull_all([*entries, entries[0]], store, progress)
+    assert [path.read_bytes() for path in paths[:3]] == list(members.values())
+    assert paths[3] == paths[0]
     assert index.served == [sdist.name]
     assert leftovers(store) == []
 

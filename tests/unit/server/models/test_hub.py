@@ -56,6 +56,15 @@ def test_a_cut_transfer_is_resumed_where_it_was_cut(
     assert hub.ranges == [None, "bytes=300000-", "bytes=500000-"]
 
 
+def test_a_stalled_transfer_is_resumed_on_a_new_connection(
+    source: HubFile, hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.stall_after = [300_000]
+    monkeypatch.setattr(hub_module, "READ_S", 0.3)
+    assert fetch(source, tmp_path / "f") == (CONTENT, len(CONTENT))
+    assert hub.ranges == [None, "bytes=300000-"]
+
+
 def test_a_later_run_resumes_what_an_earlier_one_got(
     source: HubFile, hub: FakeHub, tmp_path: Path
 ) -> None:
