@@ -38,7 +38,8 @@ def pull_all(entries: Sequence[ModelEntry], store: Path, progress: Progress) -> 
     missing = [entry for entry in entries if verified_as(entry, store) is None]
     if missing:
         try:
-            _pull_missing(missing, store, progress)
+            # Each once: a second lock on the same file would wait for the first.
+            _pull_missing(list(dict.fromkeys(missing)), store, progress)
         except OSError as error:
             raise DownloadError(f"{error.filename or store}: {error.strerror or error}") from None
         finally:
@@ -46,7 +47,7 @@ def pull_all(entries: Sequence[ModelEntry], store: Path, progress: Progress) -> 
     return [model_path(entry, store) for entry in entries]
 
 
-def _pull_missing(entries: Iterable[ModelEntry], store: Path, progress: Progress) -> None:
+def _pull_missing(entries: Sequence[ModelEntry], store: Path, progress: Progress) -> None:
     partial = store / ".partial"
     partial.mkdir(parents=True, exist_ok=True)
     with ExitStack() as locks:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0
 READ_S = 10.0
 ATTEMPTS = 4
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,8 @@ class HubFile:
             response.raise_for_status()
             resumed = response.status_code == httpx2.codes.PARTIAL_CONTENT
             with partial.open("ab" if resumed else "wb") as file:
-                for chunk in response.iter_bytes(_CHUNK):
+                # As they come: chunks of a fixed size would be lost when the transfer is cut.
+                for chunk in response.iter_bytes():
                     file.write(chunk)
                     meter.advance(len(chunk))
 

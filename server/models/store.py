@@ -69,7 +69,7 @@ def verified_as(entry: ModelEntry, store: Path) -> Expected | None:
         record = json.loads(_record_path(path).read_text())
         verified = Expected(int(record["n_bytes"]), str(record["sha256"]))
         unchanged = (status.st_size, status.st_mtime_ns) == (verified.n_bytes, record["mtime_ns"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return verified if unchanged and mismatch(verified, entry.expected) is None else None
 
