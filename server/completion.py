@@ -99,9 +99,9 @@ class TransducerCache:
 
     def __init__(self, capacity: int = 64) -> None:
         self._capacity = capacity
-        self._transducers: collections.OrderedDict[
-            tuple[tuple[str, ...], str], TokenTransducer
-        ] = collections.OrderedDict()
+        self._transducers: collections.OrderedDict[tuple[tuple[str, ...], str], TokenTransducer] = (
+            collections.OrderedDict()
+        )
 
     def get(self, vocabulary: Vocabulary, request: CompletionRequest) -> TokenTransducer:
         key = (stop_strings(request), special_tokens(request))

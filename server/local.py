@@ -11,7 +11,9 @@ from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
-from suture.server.models import Progress, find_catalog, resolve_model
+from suture.server.models.catalog import find_catalog
+from suture.server.models.progress import Progress
+from suture.server.models.resolve import resolve_model
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest
@@ -104,7 +106,7 @@ class LocalCompleter:
 def find_model(settings: Settings, progress: Progress) -> tuple[Path, str]:
     """The file of the model in the settings, pulled if it is not there, and its name."""
     catalog = find_catalog(settings.models, settings.config_dir / "models.txt")
-    path = resolve_model(settings.model, catalog, settings.model_store, progress)
+    path = resolve_model(settings.model, catalog, settings.cache / "models", progress)
     names = {entry.name for entry in catalog.entries}
     if settings.model is None:
         return path, catalog.default.name

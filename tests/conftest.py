@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from suture.healing import Vocabulary
 from suture.healing.boundary import Encode
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.tokenizer import LlamaTokenizer
-from suture.server.models import Catalog, PlainProgress, resolve_model
+from suture.server.models.catalog import Catalog
+from suture.server.models.progress import progress_on
+from suture.server.models.resolve import resolve_model
 from suture.server.settings import load_settings
 
 SMALL = "smollm2-135m"
@@ -20,19 +24,19 @@ CODER = "qwen2.5-coder-1.5b"
 @pytest.fixture(scope="session")
 def model_store() -> Path:
     """Where models are kept between runs; pulled there once."""
-    return load_settings().model_store
+    return load_settings().cache / "models"
 
 
 @pytest.fixture(scope="session")
 def small_model(model_store: Path) -> Path:
     """A 135M model without FIM sentinels."""
-    return resolve_model(SMALL, Catalog.packaged(), model_store, PlainProgress())
+    return resolve_model(SMALL, Catalog.packaged(), model_store, progress_on(sys.stderr))
 
 
 @pytest.fixture(scope="session")
 def coder_model(model_store: Path) -> Path:
     """The default model: 1.5B, trained to fill in the middle."""
-    return resolve_model(CODER, Catalog.packaged(), model_store, PlainProgress())
+    return resolve_model(CODER, Catalog.packaged(), model_store, progress_on(sys.stderr))
 
 
 @pytest.fixture
@@ -50,12 +54,10 @@ def qwen_vocabulary(coder_model: Path) -> tuple[Vocabulary, Encode]:
 
 
 @pytest.fixture(scope="session", params=[SMALL, CODER])
-def real_vocabulary(
-    request: pytest.FixtureRequest, model_store: Path
-) -> tuple[Vocabulary, Encode]:
+def real_vocabulary(request: pytest.FixtureRequest, model_store: Path) -> tuple[Vocabulary, Encode]:
     """Each model's vocabulary and tokenizer in turn."""
     return vocabulary_of(
-        resolve_model(request.param, Catalog.packaged(), model_store, PlainProgress())
+        resolve_model(request.param, Catalog.packaged(), model_store, progress_on(sys.stderr))
     )
 
 

@@ -27,8 +27,9 @@ class Grammar:
 
     def __init__(self, vocab: Any, gbnf: str) -> None:
         self._lib = libllama.load()
-        if "\0" in gbnf:
-            raise InvalidRequest("grammar: NUL is not allowed", "grammar")
+        if not gbnf.strip() or "\0" in gbnf:
+            # The library takes an empty text for "no grammar", and NUL for its end.
+            raise InvalidRequest("grammar: must have rules, and no NUL", "grammar")
         pointer = self._lib.llama_sampler_init_grammar(vocab, gbnf.encode(), b"root")
         if not pointer:
             raise InvalidRequest("grammar: not a grammar in GBNF with a rule `root`", "grammar")

@@ -64,8 +64,9 @@ class LlamaEngine:
     """Drives one GGUF model. Make it, use it and close it on one and the same thread.
 
     `n_ctx` 0 is the model's training length, at most 8192. `n_gpu_layers` -1 offloads what fits.
-    `vocab` is the library's own vocabulary pointer, for a `Grammar`. `on_progress` is called with the share loaded, 0 to 1. Raises `ModelError` in one line for a
-    file that is missing, broken or not a text-generating model.
+    `on_progress` is called with the share loaded, 0 to 1. `vocab` is the library's own vocabulary
+    pointer, for a `Grammar`. Raises `ModelError` in one line for a file that is missing, broken
+    or not a text-generating model.
     """
 
     def __init__(

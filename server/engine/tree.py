@@ -1,4 +1,4 @@
-"""A tree of tokens, the unit of all evaluation: prefill, covers, drafts and candidates are trees."""
+"""A tree of tokens, the unit of all evaluation: prefill, covers, drafts, candidates are trees."""
 
 from __future__ import annotations
 

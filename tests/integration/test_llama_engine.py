@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.protocol import Aborted, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
@@ -40,8 +41,9 @@ def row_after(engine: LlamaEngine, tokens: Iterable[int]) -> Logits:
 
 
 def close_to(left: Logits, right: Logits) -> bool:
-    # Batch shapes move quantized logits a little; a wrong path moves them by whole units.
-    return bool(np.abs(left - right).max() < 0.1 and left.argmax() == right.argmax())
+    # The shape of a batch moves quantized logits by some tenths; another token by whole units.
+    difference = (left - left.mean()) - (right - right.mean())
+    return bool(np.abs(difference).mean() < 0.3)
 
 
 def test_each_path_of_a_tree_has_the_logits_of_its_own_chain(engine: LlamaEngine) -> None:
@@ -50,6 +52,7 @@ def test_each_path_of_a_tree_has_the_logits_of_its_own_chain(engine: LlamaEngine
     a, b, c, d, e = engine.encode(b" sum len file")[:3] + engine.encode(b"(x")[:2]
     tree = TokenTree((a, b, c, d, e), (-1, -1, 0, 0, 1), (0, 1, 2, 3, 4))
     rows = evaluate(engine, sequence, tree)
+    assert not close_to(rows[0], rows[1]) and not close_to(rows[2], rows[3])
     for node in range(5):
         path = [tree.tokens[i] for i in tree.path(node)]
         assert close_to(rows[node], row_after(engine, prompt + path)), node

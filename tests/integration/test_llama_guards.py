@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support import guarded_llama, raw_llama
 from suture.server.engine import libllama
 from suture.server.engine.grammar import Grammar
@@ -54,7 +55,9 @@ def test_no_debugger_is_started_on_an_abort() -> None:
 
 
 @pytest.mark.parametrize("n_bytes", [0, 3, 100, 2_000_000])
-def test_a_truncated_model_file_is_one_line(small_model: Path, tmp_path: Path, n_bytes: int) -> None:
+def test_a_truncated_model_file_is_one_line(
+    small_model: Path, tmp_path: Path, n_bytes: int
+) -> None:
     broken = tmp_path / "broken.gguf"
     with small_model.open("rb") as source:
         broken.write_bytes(source.read(n_bytes))
@@ -70,7 +73,7 @@ def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
         LlamaEngine(text, n_threads=1)
 
 
-@pytest.mark.parametrize("gbnf", ["", "root ::=", "nonsense", 'word ::= "a"', 'root ::= "a\0"'])
+@pytest.mark.parametrize("gbnf", ["", " \n", "root =", "nonsense", 'word ::= "a"', 'root ::= "a\0"'])
 def test_a_grammar_that_does_not_compile_is_an_error(engine: LlamaEngine, gbnf: str) -> None:
     with pytest.raises(InvalidRequest, match="grammar"):
         Grammar(engine.vocab, gbnf)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family

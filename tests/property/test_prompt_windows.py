@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from support.toy_tokenizer import ToyTokenizer
 from suture.server.prompt.windows import (
     Window,

@@ -69,7 +69,9 @@ class ToyTokenizer:
         return [
             token_id
             for part in parts
-            for token_id in ([self.id_of[part]] if part in self.id_of else self.encode(part.encode()))
+            for token_id in (
+                [self.id_of[part]] if part in self.id_of else self.encode(part.encode())
+            )
         ]
 
     def show(self, ids: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.request import SamplingParams
 

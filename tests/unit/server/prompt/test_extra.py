@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from support.toy_tokenizer import ToyTokenizer
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
@@ -15,9 +16,7 @@ HOLE = CompletionRequest("a = ", "\n", infill=True, path="src/a.py")
 PLAIN = CompletionRequest("a = ", path="src/a.py", healing="off")
 
 
-def plan(
-    request: CompletionRequest, toy: ToyTokenizer, budget: PromptBudget = FAST
-) -> PromptPlan:
+def plan(request: CompletionRequest, toy: ToyTokenizer, budget: PromptBudget = FAST) -> PromptPlan:
     family = detect_family(toy.vocabulary, "")
     return plan_prompt(request, toy.vocabulary, family, toy.encode, budget)
 
@@ -53,7 +52,13 @@ def test_a_left_to_right_model_reads_files_behind_comment_lines() -> None:
     extra = (ExtraText("b = 1\n", "src/b.py"), ExtraText("c()", "src/c.ts"), ExtraText("d\n"))
     planned = plan(replace(PLAIN, extra=extra), toy)
     assert shown(planned, toy) == "# src/b.py\nb = 1\n// src/c.ts\nc()\nd\n# src/a.py\na = "
-    assert planned.segments == (("extra", 17), ("extra", 16), ("extra", 2), ("path", 11), ("prefix", 4))
+    assert planned.segments == (
+        ("extra", 17),
+        ("extra", 16),
+        ("extra", 2),
+        ("path", 11),
+        ("prefix", 4),
+    )
     assert planned.barriers == ()
 
 

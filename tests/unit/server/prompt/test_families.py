@@ -3,6 +3,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 import pytest
+
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from suture.healing.vocabulary import TokenKind
 from suture.server.errors import ModelError

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from suture.server.errors import EngineError, InfillUnsupported, InvalidRequest
 from suture.server.prompt.budget import PromptBudget

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.toy_tokenizer import ToyTokenizer
 from suture.server.prompt.windows import (
     Window,
