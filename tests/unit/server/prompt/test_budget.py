@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+
 from suture.server.errors import SetupError
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from support.toy_tokenizer import ToyTokenizer
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
@@ -15,15 +16,13 @@ HOLE = CompletionRequest("a = ", "\n", infill=True, path="src/a.py")
 PLAIN = CompletionRequest("a = ", path="src/a.py", healing="off")
 
 
-def plan(
-    request: CompletionRequest, toy: ToyTokenizer, budget: PromptBudget = FAST
-) -> PromptPlan:
+def plan(request: CompletionRequest, toy: ToyTokenizer, budget: PromptBudget = FAST) -> PromptPlan:
     family = detect_family(toy.vocabulary, "")
     return plan_prompt(request, toy.vocabulary, family, toy.encode, budget)
 
 
 def shown(planned: PromptPlan, toy: ToyTokenizer) -> str:
-    return "".join(toy.vocabulary.text_of(token_id) for token_id in planned.kept_ids)
+    return toy.show(planned.kept_ids)
 
 
 def test_a_family_trained_on_repositories_gets_its_layout_with_real_paths() -> None:
@@ -53,7 +52,13 @@ def test_a_left_to_right_model_reads_files_behind_comment_lines() -> None:
     extra = (ExtraText("b = 1\n", "src/b.py"), ExtraText("c()", "src/c.ts"), ExtraText("d\n"))
     planned = plan(replace(PLAIN, extra=extra), toy)
     assert shown(planned, toy) == "# src/b.py\nb = 1\n// src/c.ts\nc()\nd\n# src/a.py\na = "
-    assert planned.segments == (("extra", 17), ("extra", 16), ("extra", 2), ("path", 11), ("prefix", 4))
+    assert planned.segments == (
+        ("extra", 17),
+        ("extra", 16),
+        ("extra", 2),
+        ("path", 11),
+        ("prefix", 4),
+    )
     assert planned.barriers == ()
 
 
@@ -91,8 +96,9 @@ def test_a_chunk_too_long_even_alone_loses_lines_from_its_end() -> None:
     toy = ToyTokenizer()
     chunk = ExtraText("".join(f"line {n}\n" for n in range(9)), "b.py")
     planned = plan(replace(HOLE, extra=(ExtraText("old\n", "o.py"), chunk)), toy, SLOW)
+    lines = "line 0\nline 1\nline 2\nline 3\nline 4\n"
     assert shown(planned, toy).startswith(
-        "<|repo_name|>repository\n<|file_sep|>b.py\nline 0\nline 1\nline 2\nline 3\nline 4\n<|file_sep|>src/a.py\n"
+        f"<|repo_name|>repository\n<|file_sep|>b.py\n{lines}<|file_sep|>src/a.py\n"
     )
     assert planned.truncated
 
