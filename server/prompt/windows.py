@@ -26,8 +26,8 @@ from typing import Literal
 from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
 
-# Code is 3 to 4 bytes a token, deeply indented code 6 to 8: a clipped window fills its budget.
-BYTES_PER_TOKEN = 12
+# Code is 3 to 5 bytes a token, deeply indented code up to 8: a clipped window fills its budget.
+BYTES_PER_TOKEN = 8
 
 LineEnd = Literal["\n", "\r\n", "\r"]
 

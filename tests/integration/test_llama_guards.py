@@ -73,7 +73,9 @@ def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
         LlamaEngine(text, n_threads=1)
 
 
-@pytest.mark.parametrize("gbnf", ["", " \n", "root =", "nonsense", 'word ::= "a"', 'root ::= "a\0"'])
+@pytest.mark.parametrize(
+    "gbnf", ["", " \n", "root =", "nonsense", 'word ::= "a"', 'root ::= "a\0"']
+)
 def test_a_grammar_that_does_not_compile_is_an_error(engine: LlamaEngine, gbnf: str) -> None:
     with pytest.raises(InvalidRequest, match="grammar"):
         Grammar(engine.vocab, gbnf)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
-from suture.server.prompt.budget import PromptBudget
+from suture.server.prompt.budget import PromptBudget, Scope
 from suture.server.prompt.families import detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
@@ -98,8 +98,11 @@ def test_p1_prompt_and_output_fit_and_the_prompt_is_never_empty(
     assert n_prompt > 0
     assert n_prompt + plan.max_tokens <= budget.n_ctx
     assert min(request.max_tokens, 1) <= plan.max_tokens <= request.max_tokens
-    scope = "latency" if request.infill else "context"
-    assert n_prompt + plan.dropped_tokens <= max(budget.prompt_room(request.max_tokens, scope), 1)
+    scope: Scope = "latency" if request.infill else "context"
+    room = budget.prompt_room(request.max_tokens, scope)
+    assert n_prompt + plan.dropped_tokens <= room
+    extra = ("rep", "repository", "sep", "extra", "path")
+    assert sum(n_tokens for role, n_tokens in plan.segments if role in extra) <= room // 4
     assert sum(n_tokens for _, n_tokens in plan.segments) == n_prompt
 
 

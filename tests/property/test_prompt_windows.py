@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,23 +67,25 @@ def test_w1_w2_w3_clipped_windows_are_those_of_the_oracle(
     assert windows.suffix.truncated == (after != suffix)
 
 
-@given(TEXTS, TEXTS, SIZES)
+@given(TEXTS, TEXTS, SIZES, SIZES)
 def test_w1_every_character_is_found_again_in_the_document(
-    prefix: str, suffix: str, limit: int
+    prefix: str, suffix: str, limit: int, n_tokens: int
 ) -> None:
+    toy = ToyTokenizer()
     document = prefix + suffix
     windows = cursor_windows(prefix, suffix, limit)
-    offsets = [
-        (window.document_offset(at), character)
-        for window in (windows.prefix, windows.suffix)
-        for at, character in enumerate(window.text)
-    ]
-    assert [at for at, _ in offsets] == sorted({at for at, _ in offsets})
-    assert all(lf(document[at]) == character for at, character in offsets)
-    if offsets:
-        first, last = offsets[0][0], offsets[-1][0]
-        end = last + 2 if document[last : last + 2] == "\r\n" else last + 1
-        assert lf(document[first:end]) == windows.text
+    before = encode_window(windows.prefix, toy.encode)
+    after = encode_window(windows.suffix, toy.encode)
+    for window in (
+        windows.prefix,
+        windows.suffix,
+        trim_prefix(before, n_tokens, toy.encode, toy.vocabulary).window,
+        trim_suffix(after, n_tokens, toy.encode, toy.vocabulary).window,
+    ):
+        offsets = [window.document_offset(at) for at in range(len(window.text) + 1)]
+        found = [document[start:end] for start, end in pairwise(offsets)]
+        assert [lf(part) for part in found] == list(window.text)
+        assert all(part in ("\r\n", part[0]) for part in found)
 
 
 @given(TEXTS, SIZES)

@@ -66,14 +66,18 @@ class ToyTokenizer:
 
     def ids(self, *parts: str) -> list[int]:
         """Control tokens where a part is the text of one, plain text elsewhere."""
-        return [
-            token_id
-            for part in parts
-            for token_id in (
-                [self.id_of[part]] if part in self.id_of else self.encode(part.encode())
-            )
-        ]
+        ids = []
+        for part in parts:
+            control = self.id_of.get(part)
+            ids += self.encode(part.encode()) if control is None else [control]
+        return ids
 
     def show(self, ids: Sequence[int]) -> str:
-        """The tokens' texts, with a bar between two of them that are not single bytes."""
-        return "|".join(self.vocabulary.text_of(token_id) for token_id in ids)
+        """What the tokens look like, control tokens by their texts."""
+        pieces = (
+            self.vocabulary.text_of(i).encode()
+            if i in self.id_of.values()
+            else self.vocabulary.bytes_of(i)
+            for i in ids
+        )
+        return b"".join(pieces).decode()

@@ -1,4 +1,4 @@
-"""The loop on the scripted engine: reuse, cancelling and failures, and that text depends on none."""
+"""The loop on the scripted engine: reuse, cancelling, failures; the text depends on none of it."""
 
 from __future__ import annotations
 

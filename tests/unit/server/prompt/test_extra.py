@@ -22,7 +22,7 @@ def plan(request: CompletionRequest, toy: ToyTokenizer, budget: PromptBudget = F
 
 
 def shown(planned: PromptPlan, toy: ToyTokenizer) -> str:
-    return "".join(toy.vocabulary.text_of(token_id) for token_id in planned.kept_ids)
+    return toy.show(planned.kept_ids)
 
 
 def test_a_family_trained_on_repositories_gets_its_layout_with_real_paths() -> None:
@@ -96,8 +96,9 @@ def test_a_chunk_too_long_even_alone_loses_lines_from_its_end() -> None:
     toy = ToyTokenizer()
     chunk = ExtraText("".join(f"line {n}\n" for n in range(9)), "b.py")
     planned = plan(replace(HOLE, extra=(ExtraText("old\n", "o.py"), chunk)), toy, SLOW)
+    lines = "line 0\nline 1\nline 2\nline 3\nline 4\n"
     assert shown(planned, toy).startswith(
-        "<|repo_name|>repository\n<|file_sep|>b.py\nline 0\nline 1\nline 2\nline 3\nline 4\n<|file_sep|>src/a.py\n"
+        f"<|repo_name|>repository\n<|file_sep|>b.py\n{lines}<|file_sep|>src/a.py\n"
     )
     assert planned.truncated
 

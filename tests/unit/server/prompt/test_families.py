@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from suture.healing.vocabulary import TokenKind
 from suture.server.errors import ModelError
-from suture.server.prompt.families import FamilyRow, detect_family, missing_sentinels
+from suture.server.prompt.families import FamilyRow, Role, detect_family, missing_sentinels
 
 STARCODER_CONTROLS = ("<|endoftext|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>")
-STARCODER_SENTINELS = MappingProxyType(
+STARCODER_SENTINELS: Mapping[Role, str] = MappingProxyType(
     {"pre": "<fim_prefix>", "suf": "<fim_suffix>", "mid": "<fim_middle>"}
 )
 

@@ -167,6 +167,9 @@ def test_trimming_keeps_the_way_back() -> None:
     trimmed = trim_prefix(window, 9, toy.encode, toy.vocabulary).window
     assert trimmed == Window("two\nthree", 5, (3,), truncated=True)
     assert document[trimmed.document_offset(4)] == "t"
+    after = encode_window(cursor_windows("", document, LARGE).suffix, toy.encode)
+    trimmed = trim_suffix(after, 5, toy.encode, toy.vocabulary).window
+    assert trimmed == Window("one\n", 0, (3,), truncated=True)
 
 
 def test_head_window_is_the_first_whole_lines() -> None:
