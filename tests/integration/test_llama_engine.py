@@ -20,7 +20,8 @@ PROMPT = b"def count(path):\n    with open(path) as file:\n        return"
 
 def evaluate(engine: LlamaEngine, sequence: SequenceId, tree: TokenTree) -> Logits:
     [rows] = engine.evaluate([(sequence, tree)])
-    return rows.copy()
+    copied: Logits = rows.copy()
+    return copied
 
 
 def prompted(engine: LlamaEngine, piece: bytes = PROMPT) -> SequenceId:
