@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -22,8 +19,6 @@ from suture.server.routes.status import Status
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 
-Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
-
 _MESSAGES = {404: "no such route", 405: "this route does not take this method"}
 
 
@@ -32,9 +27,7 @@ def dialect_of(path: str) -> Dialect:
     return OpenAIDialect() if path.startswith("/v1/") else LlamaCppDialect()
 
 
-def create_app(
-    completer: Completer, settings: Settings, lifespan: Lifespan | None = None
-) -> Starlette:
+def create_app(completer: Completer, settings: Settings) -> Starlette:
     """The application that answers with `completer`.
 
     `settings` are the defaults of requests that say nothing. Raises `SetupError` where the API
@@ -55,7 +48,6 @@ def create_app(
         routes=routes,
         middleware=[Middleware(Access, settings, dialect_of)],
         exception_handlers={HTTPException: _http_error, SutureError: _error},
-        lifespan=lifespan,
     )
 
 

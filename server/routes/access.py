@@ -1,8 +1,9 @@
 """Who may ask: the host that a request names, and its API key.
 
 A page in a browser can make its own name resolve to 127.0.0.1 and so reach a server that only
-listens there. The `Host` header still says that name, so it must be a loopback name, the address
-that we listen on, or one given with `--allow-host`.
+listens there. The `Host` header still says that name, so a name must be a loopback name, the one
+that we listen on, or one given with `--allow-host`. An address cannot be made to resolve to
+another, and such a page does not have a key: both are let through.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from suture.server.settings import Settings, read_api_keys
 
 # Probes must see whether we live without holding a key.
 OPEN_PATHS = frozenset({"/health"})
-ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 
 
 class Unauthorized(RequestError):
@@ -38,12 +38,18 @@ class HostRefused(RequestError):
 
 def is_loopback(host: str) -> bool:
     """Whether `host` is a name or an address that only this machine can reach."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
+    if is_address(host):
         return ipaddress.ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an IP address, not a name."""
+    try:
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
 
 
 def host_name(header: str) -> str:
@@ -62,7 +68,7 @@ class Access:
         self._app = app
         self._dialect_of = dialect_of
         self._hosts = {name.lower() for name in (*settings.allow_host, settings.host)}
-        self._hosts -= ANY_ADDRESS
+        self._restricted = bool(settings.allow_host)
         self._key_digests = [_digest(key) for key in read_api_keys(settings)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,12 +83,16 @@ class Access:
             await self._app(scope, receive, send)
 
     def _check(self, headers: Headers, path: str) -> None:
-        host = host_name(headers.get("host", ""))
-        # HTTP/1.0 clients send none; browsers always do.
-        if host and not is_loopback(host) and host not in self._hosts:
+        if not self._serves(host_name(headers.get("host", ""))):
             raise HostRefused("this host name is not served: start with --allow-host to serve it")
         if self._key_digests and path not in OPEN_PATHS and not self._knows(headers):
             raise Unauthorized("the API key is missing or unknown: Authorization: Bearer <key>")
+
+    def _serves(self, host: str) -> bool:
+        if host in self._hosts or is_loopback(host) or is_address(host):
+            return True
+        # HTTP/1.0 clients send no Host; browsers always do.
+        return not host or (bool(self._key_digests) and not self._restricted)
 
     def _knows(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")

@@ -106,7 +106,9 @@ class CompletionRoute:
     ) -> None:
         async with aclosing(self._completer.complete(asked.request)) as chunks:
             if asked.streamed:
-                await _stream(chunks, asked, stream)
+                async for events in stream_events(chunks, asked):
+                    await stream.write(events)
+                await stream.close()
             else:
                 body = encode_json(asked.answer.whole(await collect(chunks)))
                 await Response(body, media_type="application/json")(scope, receive, send)
@@ -124,9 +126,10 @@ async def collect(chunks: AsyncGenerator[CompletionChunk, None]) -> Completed:
     raise EngineError("the completion ended without a result")
 
 
-async def _stream(
-    chunks: AsyncGenerator[CompletionChunk, None], asked: Asked, stream: EventStream
-) -> None:
+async def stream_events(
+    chunks: AsyncGenerator[CompletionChunk, None], asked: Asked
+) -> AsyncGenerator[bytes, None]:
+    """The events of a streamed completion; no text is an event only for its ids."""
     texts: list[str] = []
     token_ids: list[int] = []
     n_sent = 0
@@ -136,12 +139,10 @@ async def _stream(
         # Ids of chunks that had no text wait for the next event.
         outgoing = replace(chunk, token_ids=tuple(token_ids[n_sent:]))
         if chunk.result is not None:
-            completed = Completed("".join(texts), token_ids, chunk.result)
-            await stream.write(asked.answer.last(outgoing, completed))
-            await stream.close()
+            yield asked.answer.last(outgoing, Completed("".join(texts), token_ids, chunk.result))
             return
         if chunk.text or asked.sends_ids:
-            await stream.write(asked.answer.delta(outgoing))
+            yield asked.answer.delta(outgoing)
             n_sent = len(token_ids)
     raise EngineError("the completion ended without a result")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
 
 import httpx2
 import pytest
+import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
 from support.fake_completer import DONE, FakeCompleter, says
@@ -82,10 +84,6 @@ def test_uvicorn_still_reports_a_disconnect_by_receive() -> None:
         announced.append(scope["asgi"]["spec_version"])
         while seen[-1:] != ["http.disconnect"]:
             seen.append((await receive())["type"])
-
-    import threading
-
-    import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="off"))
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -36,7 +36,7 @@ RESULT = CompletionResult(
     stream=StreamReport(2, 3),
     timings=Timings(10.0, 30.0),
 )
-SUTURE = {
+SUTURE: Json = {
     "finish": "stop",
     "reason": None,
     "healing": {
@@ -125,7 +125,8 @@ def test_openai_prompt_may_be_a_list_of_one_text() -> None:
     completer = FakeCompleter()
     with serving(completer) as url, client(url) as http:
         assert http.post("/v1/completions", json={"prompt": ["x"]}).status_code == 200
-        for prompt in ([1, 2], [[1]], ["a", "b"], [], 3, None, {}):
+        wrong: list[object] = [[1, 2], [[1]], ["a", "b"], [], 3, None, {}]
+        for prompt in wrong:
             response = http.post("/v1/completions", json={"prompt": prompt})
             assert response.status_code == 400, prompt
             assert response.json()["error"]["param"] == "prompt"
@@ -271,7 +272,10 @@ def test_d2_an_error_before_the_first_chunk_has_its_status_in_the_dialects_shape
 
 
 def test_d2_an_error_after_the_first_chunk_is_the_streams_last_event() -> None:
-    broken = [CompletionChunk("ab", (1,)), EngineError("decode failed")]
+    broken: list[CompletionChunk | Exception] = [
+        CompletionChunk("ab", (1,)),
+        EngineError("decode failed"),
+    ]
     with serving(FakeCompleter(broken)) as url, client(url) as http:
         infill = events(http.post("/infill", json=INFILL | {"stream": True}))
         completion = events(http.post("/v1/completions", json=COMPLETION | {"stream": True}))

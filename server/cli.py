@@ -1,0 +1,76 @@
+"""The command line: picks the verb, and turns what it raises into one line and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from suture.server.commands import exits
+from suture.server.errors import InfillUnsupported, RequestError, SetupError, SutureError
+from suture.server.settings import debug_requested
+from suture.server.version import VERSION
+
+VERBS = ("serve", "complete", "pull", "models", "doctor")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(exits.SETUP, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit status."""
+    verbs = {verb: importlib.import_module(f"suture.server.commands.{verb}") for verb in VERBS}
+    try:
+        args = build_parser(verbs).parse_args(argv)
+    except SystemExit as stop:  # after --help, --version and usage errors
+        return stop.code if isinstance(stop.code, int) else exits.SETUP
+    try:
+        return int(verbs[args.verb].run(args))
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except Exception as error:
+        if debug_requested():
+            traceback.print_exc()
+        print(f"suture: {_one_line(error)}", file=sys.stderr)
+        return exit_status(error)
+
+
+def build_parser(verbs: dict[str, ModuleType]) -> Parser:
+    """The parser of all verbs."""
+    parser = Parser(
+        prog="suture", description="Code completion with token healing.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"suture {VERSION}")
+    commands = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, module in verbs.items():
+        verb = commands.add_parser(
+            name, help=module.SUMMARY, description=module.__doc__, allow_abbrev=False
+        )
+        module.add_arguments(verb)
+    return parser
+
+
+def exit_status(error: Exception) -> int:
+    """The status that an error ends a command with."""
+    if isinstance(error, InfillUnsupported):
+        return exits.NO_TEXT
+    if isinstance(error, SetupError | RequestError):
+        return exits.SETUP
+    return exits.FAILURE
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, InfillUnsupported):
+        return " ".join(f"NO_FIM: {error}".split())
+    if isinstance(error, SutureError):
+        return " ".join(str(error).split())
+    detail = " ".join(str(error).split())
+    return f"internal error: {type(error).__name__}: {detail} (SUTURE_DEBUG=1 shows where)"

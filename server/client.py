@@ -1,0 +1,147 @@
+"""The HTTP client of the command line: is there a Suture, and what does it answer.
+
+Streams are read as bytes and cut at the empty line between events: a text may hold any character
+that `str.splitlines` takes for a line end.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx2
+
+from suture.server.errors import (
+    EngineError,
+    InfillUnsupported,
+    InvalidRequest,
+    SutureError,
+    Unavailable,
+)
+
+# Answering "who are you" takes a server milliseconds; completing may take as long as it takes.
+PROBE_TIMEOUT_S = 2.0
+COMPLETION_TIMEOUT = httpx2.Timeout(None, connect=5.0)
+
+
+class ServerFailure(SutureError):
+    """The server could not be reached, or did not answer as one should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Nothing listens there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Something listens, and it is not Suture, or wants a key that we do not have."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suture:
+    """A Suture server; `status` is what its `/v1/status` says."""
+
+    status: dict[str, Any]
+
+    @property
+    def model_names(self) -> tuple[str, str]:
+        """Name and path of its model."""
+        model = self.status.get("model")
+        model = model if isinstance(model, dict) else {}
+        return str(model.get("name", "")), str(model.get("path", ""))
+
+
+class Client:
+    """A connection to the server at `url`; closes with the `with` block."""
+
+    def __init__(
+        self, url: str, api_key: str | None = None, trust: ssl.SSLContext | bool = True
+    ) -> None:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        try:
+            # The server is this machine or one that the user named: no proxy out of a variable.
+            self._http = httpx2.Client(
+                base_url=url,
+                headers=headers,
+                verify=trust,
+                trust_env=False,
+                timeout=COMPLETION_TIMEOUT,
+            )
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise ServerFailure(f"{url}: {error}") from None
+        self.url = url
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def identify(self) -> Absent | Stranger | Suture:
+        """Who listens there."""
+        try:
+            response = self._http.get("/v1/status", timeout=PROBE_TIMEOUT_S)
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise ServerFailure(f"{self.url}: {error}") from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            return Absent()
+        except httpx2.HTTPError as error:
+            return Stranger(f"a server that does not answer ({type(error).__name__})")
+        if response.status_code == 401:
+            return Stranger("a server that wants an API key")
+        status = _json_object(response.content)
+        return Suture(status) if "suture" in status else Stranger("not Suture")
+
+    def infill(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The events of a streamed `/infill`; raises the `SutureError` that the server tells."""
+        try:
+            with self._http.stream("POST", "/infill", json=body | {"stream": True}) as response:
+                if response.status_code != 200:
+                    raise _told(response.status_code, response.read(), response.headers)
+                for event in parse_events(response.iter_bytes()):
+                    if "error" in event:
+                        raise _told(500, json.dumps(event).encode(), response.headers)
+                    yield event
+        except httpx2.HTTPError as error:
+            raise ServerFailure(f"{self.url}: {error or type(error).__name__}") from None
+
+
+def parse_events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The JSON object of each event, from a stream cut anywhere."""
+    rest = b""
+    for piece in pieces:
+        *blocks, rest = (rest + piece).split(b"\n\n")
+        yield from (_json_object(block.removeprefix(b"data: ")) for block in blocks)
+
+
+def _told(status: int, body: bytes, headers: httpx2.Headers) -> SutureError:
+    error = _json_object(body).get("error")
+    message = str(error.get("message", "")) if isinstance(error, dict) else f"status {status}"
+    if status == 501:
+        return InfillUnsupported(message)
+    if status == 503:
+        wait = headers.get("retry-after", "")
+        return Unavailable(message, int(wait) if wait.isdigit() else 1)
+    if 400 <= status < 500:
+        return InvalidRequest(message)
+    return EngineError(message)
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,44 @@
+"""Flags that are settings: their values go unparsed to `load_settings`, which judges them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from suture.server.settings import Settings, load_settings
+
+_HELP = {
+    "model": ("NAME|PATH", "a name of models.txt or a GGUF file (default: its first line)"),
+    "models": ("FILE", "another models.txt"),
+    "host": ("HOST", "address to listen on (default 127.0.0.1)"),
+    "port": ("PORT", "port to listen on (default 8012; 0 picks a free one)"),
+    "ctx": ("N", "context in tokens (default 0: the model's, at most 8192)"),
+    "threads": ("N", "threads (default 0: one per physical core)"),
+    "gpu_layers": ("auto|N", "layers on the GPU (default auto)"),
+    "healing": ("exact|recursive|off", "how the text at the cursor is healed (default exact)"),
+    "give_back": ("stable|N", "what is given back: up to a stable cut, or N tokens"),
+    "layout": ("auto|psm|spm", "order of prefix, suffix and middle (default auto)"),
+    "stream_interval": ("K", "send text every K tokens (default 1)"),
+    "api_key_file": ("FILE", "keys that clients must send one of, one a line"),
+    "tls_cert": ("FILE", "certificate chain, PEM"),
+    "tls_key": ("FILE", "its key, PEM"),
+    "allow_host": ("HOST", "a Host header to answer to (may be given again)"),
+    "first_text_ms": ("MS", "time to first text that a cold prompt is sized for (default 2000)"),
+    "queue": ("N", "requests that may wait (default 32)"),
+}
+
+
+def add_settings(parser: argparse.ArgumentParser, *keys: str) -> None:
+    """`--config`, and a flag for each setting of `keys`."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file, TOML")
+    for key in keys:
+        metavar, text = _HELP[key]
+        action = "append" if key == "allow_host" else "store"
+        flag = "--" + key.replace("_", "-")
+        parser.add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings in force under these flags."""
+    flags = {key: getattr(args, key) for key in _HELP if getattr(args, key, None) is not None}
+    return load_settings(flags, args.config)

@@ -1,0 +1,40 @@
+"""`suture pull NAME`: fetch a model of models.txt and print where it is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from suture.server.commands import exits
+from suture.server.commands.flags import add_settings, settings_of
+from suture.server.models.catalog import Catalog, find_catalog
+from suture.server.models.download import pull
+from suture.server.models.progress import progress_on
+from suture.server.models.resolve import resolve_model
+from suture.server.settings import Settings
+
+SUMMARY = "fetch a model"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a name that `suture models` lists")
+    add_settings(parser, "models")
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    entry = catalog_of(settings).find(args.name)
+    print(pull(entry, settings.cache, progress_on(sys.stderr)))
+    return exits.OK
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    """The catalogue in force: `--models`, the user's own, or the packaged one."""
+    return find_catalog(settings.models, settings.config_dir / "models.txt")
+
+
+def with_model_file(settings: Settings) -> Settings:
+    """`settings` with the model's file as `model`; pulls it if it is not here yet."""
+    progress = progress_on(sys.stderr)
+    path = resolve_model(settings.model, catalog_of(settings), settings.cache, progress)
+    return settings.model_copy(update={"model": str(path)})

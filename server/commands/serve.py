@@ -1,0 +1,121 @@
+"""`suture serve`: listen, and keep a worker alive that answers.
+
+Listening beyond this machine needs an API key file, or the host names that clients will use
+(`--allow-host`), so that nobody serves a network by accident.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+
+from suture.server.client import Client, Suture
+from suture.server.commands.complete import server_url
+from suture.server.commands.flags import add_settings, settings_of
+from suture.server.commands.pull import with_model_file
+from suture.server.errors import SetupError, SutureError
+from suture.server.routes.access import is_loopback
+from suture.server.settings import Settings, read_api_keys
+from suture.server.supervisor import Supervisor
+from suture.server.worker import start_worker
+
+SUMMARY = "serve completions over HTTP"
+
+BACKLOG = 128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_settings(
+        parser,
+        "model",
+        "models",
+        "host",
+        "port",
+        "ctx",
+        "threads",
+        "gpu_layers",
+        "healing",
+        "give_back",
+        "layout",
+        "stream_interval",
+        "api_key_file",
+        "tls_cert",
+        "tls_key",
+        "allow_host",
+        "first_text_ms",
+        "queue",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = settings_of(args)
+    check_exposure(settings)
+    check_tls(settings)
+    with bind(settings) as listener:
+        settings = with_model_file(settings)
+        listen(listener, settings)
+        return Supervisor(lambda: start_worker(listener, settings)).run()
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raise `SetupError` where the server would be open to a network by accident."""
+    keys = read_api_keys(settings)
+    if not is_loopback(settings.host) and not keys and not settings.allow_host:
+        raise SetupError(
+            f"--host {settings.host} is open to the network: give --api-key-file, "
+            "or --allow-host for each name that clients use"
+        )
+
+
+def check_tls(settings: Settings) -> None:
+    """Raise `SetupError` where certificate or key is missing."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise SetupError("--tls-cert and --tls-key go together")
+    for flag, path in (("--tls-cert", settings.tls_cert), ("--tls-key", settings.tls_key)):
+        if path is not None and not os.access(path, os.R_OK):
+            raise SetupError(f"{flag}: {path}: cannot be read")
+
+
+def bind(settings: Settings) -> socket.socket:
+    """A socket on the address; raises `SetupError` where it cannot be had."""
+    try:
+        infos = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise SetupError(f"--host {settings.host}: {error}") from None
+    family, kind, protocol, _, address = infos[0]
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _refused(settings, error) from None
+    return listener
+
+
+def listen(listener: socket.socket, settings: Settings) -> None:
+    """Take connections from here on, over every restart of the worker."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise _refused(settings, error) from None
+
+
+def _refused(settings: Settings, error: OSError) -> SetupError:
+    if error.errno != errno.EADDRINUSE:
+        return SetupError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+    return SetupError(f"port {settings.port} is in use{_by_whom(settings)}")
+
+
+def _by_whom(settings: Settings) -> str:
+    try:
+        with Client(server_url(settings)) as client:
+            found = client.identify()
+    except SutureError:
+        return ""
+    if not isinstance(found, Suture):
+        return " by another program: choose a --port"
+    pid, version = found.status.get("pid"), found.status["suture"]
+    return f" by Suture {version} (process {pid}, model {found.model_names[0]})"

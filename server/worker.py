@@ -1,0 +1,146 @@
+"""The process that holds the model: serves HTTP on a socket that its parent listens on.
+
+The parent writes one line of JSON to standard input, the socket's descriptor and the settings,
+and keeps it open: its end is the parent's death, and ours. Status 2: the model or the settings
+cannot be served, starting again would not help. 3: the engine failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import uvicorn
+
+from suture.server.app import create_app
+from suture.server.commands import exits
+from suture.server.errors import SetupError, SutureError
+from suture.server.routes.completer import ServedCompleter
+from suture.server.settings import Settings
+
+POLL_LOADING_S = 0.02
+POLL_READY_S = 1.0
+# How long open requests may go on after a request to stop.
+DRAIN_S = 5
+COMMAND = (sys.executable, "-m", "suture.server.worker")
+
+
+def start_worker(
+    listener: socket.socket, settings: Settings, command: Sequence[str] = COMMAND
+) -> subprocess.Popen[bytes]:
+    """Start a worker on `listener`. It is out of the terminal's reach: its parent stops it."""
+    fd = listener.fileno()
+    worker = subprocess.Popen(
+        command, stdin=subprocess.PIPE, pass_fds=(fd,), start_new_session=True, bufsize=0
+    )
+    order = {"fd": fd, "settings": settings.model_dump(mode="json")}
+    assert worker.stdin is not None
+    try:
+        worker.stdin.write(json.dumps(order).encode() + b"\n")
+    except BrokenPipeError:
+        pass  # it died at once; waiting for it tells of what
+    return worker
+
+
+def main(build: Callable[[Settings], ServedCompleter]) -> int:
+    """Serve what `build` makes until told to stop; returns the exit status."""
+    faulthandler.enable()
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn drains, then raises the signal once more, which must not keep us from closing.
+        signal.signal(number, lambda *_: None)
+    order = json.loads(sys.stdin.buffer.readline() or b"null")
+    if order is None:
+        return exits.OK
+    settings = Settings.model_validate(order["settings"])
+    try:
+        completer = build(settings)
+        completer.start()
+        try:
+            with socket.socket(fileno=order["fd"]) as listener:
+                asyncio.run(_Worker(completer, settings, listener).run())
+        finally:
+            completer.close()
+    except SutureError as error:
+        print(f"suture: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        return exits.SETUP if isinstance(error, SetupError) else exits.FAILURE
+    return exits.OK
+
+
+class _Worker:
+    def __init__(
+        self, completer: ServedCompleter, settings: Settings, listener: socket.socket
+    ) -> None:
+        self._completer = completer
+        self._settings = settings
+        self._listener = listener
+        config = uvicorn.Config(
+            create_app(completer, settings),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=DRAIN_S,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+        )
+        try:
+            config.load()
+        except OSError as error:  # ssl.SSLError is one
+            raise SetupError(f"--tls-cert, --tls-key: {error.strerror or error}") from None
+        self._server = uvicorn.Server(config)
+
+    async def run(self) -> None:
+        """Serve until stopped; raises the `SutureError` that the completer ended with."""
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._on_stdin)
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            watching.cancel()
+            (failure,) = await asyncio.gather(watching, return_exceptions=True)
+        if isinstance(failure, Exception):
+            raise failure
+
+    async def _watch(self) -> None:
+        """Say when requests are served; stop the server when the completer has failed."""
+        try:
+            while not (self._server.started and self._completer.state() == "ready"):
+                await asyncio.sleep(POLL_LOADING_S)
+            self._announce()
+            while True:
+                self._completer.state()
+                await asyncio.sleep(POLL_READY_S)
+        except SutureError:
+            self._server.should_exit = True
+            raise
+
+    def _announce(self) -> None:
+        scheme = "https" if self._settings.tls_cert else "http"
+        host, port = self._listener.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
+        print(f"listening on {scheme}://{host}:{port}", flush=True)
+
+    def _on_stdin(self) -> None:
+        if os.read(sys.stdin.fileno(), 4096):
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sys.stdin.fileno())
+        self._server.should_exit = True
+        # Nobody is left to kill us if draining hangs.
+        loop.call_later(2 * DRAIN_S, os._exit, exits.FAILURE)
+
+
+if __name__ == "__main__":
+    from suture.server.local import build_completer
+
+    sys.exit(main(build_completer))

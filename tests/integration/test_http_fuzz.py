@@ -1,0 +1,113 @@
+"""Whatever a body holds, the answer is 200 or a 4xx in the dialect's shape, never a 5xx."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from support.fake_completer import FakeCompleter
+from support.http_server import settings as settings_of
+from suture.server.app import create_app
+from suture.server.routes.fields import RequestBody
+from suture.server.routes.llama_cpp import InfillBody
+from suture.server.routes.openai import CompletionsBody
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/infill": {"input_prefix": "a", "input_suffix": "b"},
+    "/v1/completions": {"prompt": "a", "suffix": "b"},
+}
+MODELS: dict[str, type[RequestBody]] = {"/infill": InfillBody, "/v1/completions": CompletionsBody}
+FIELDS = {
+    path: sorted({*model.model_fields, *model.NOT_YET, "unknown"}) for path, model in MODELS.items()
+}
+
+# Every kind of value that has broken a server: wrong types, huge ones, surrogates, deep ones.
+ODD: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1e308,
+    10**30,
+    -(10**400),
+    "",
+    "1",
+    "\ud800",
+    "\0",
+    "x" * 100_000,
+    [],
+    [None],
+    [[]],
+    ["\udfff"],
+    [[0, "\ud800"]],
+    [[10**30, 1e308]],
+    {},
+    {"\ud800": 1},
+    {"1": "\udc00"},
+    {"text": "\ud800"},
+    [{"text": 1}],
+    [{"text": "x", "filename": "\ud800"}],
+]
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=[]), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@functools.cache
+def client() -> TestClient:
+    app = create_app(FakeCompleter(), settings_of())
+    return TestClient(app, base_url="http://127.0.0.1")
+
+
+def post(path: str, body: Any) -> None:
+    """Ask, and check that the answer is one that a client of this path understands."""
+    with client().stream("POST", path, content=json.dumps(body)) as response:
+        raw = response.read()
+    if response.status_code == 200:
+        assert b'"suture":' in raw
+        return
+    assert 400 <= response.status_code < 500, raw
+    error = json.loads(raw)["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"] and "\n" not in error["message"] and len(error["message"]) < 400
+    assert error.keys() == (
+        {"code", "message", "type"} if path == "/infill" else {"message", "type", "param", "code"}
+    )
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_every_field_may_be_missing_or_odd(path: str) -> None:
+    for field in FIELDS[path]:
+        post(path, {key: value for key, value in BODIES[path].items() if key != field})
+        for odd in ODD:
+            post(path, BODIES[path] | {field: odd})
+
+
+@pytest.mark.parametrize("path", BODIES)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_json_in_any_fields_is_answered(path: str, data: st.DataObject) -> None:
+    odd = data.draw(st.dictionaries(st.sampled_from(FIELDS[path]), JSON, max_size=4))
+    post(path, BODIES[path] | odd)
+
+
+@pytest.mark.parametrize("path", BODIES)
+@settings(max_examples=50, deadline=None)
+@given(body=JSON)
+def test_any_json_is_answered(path: str, body: Any) -> None:
+    post(path, body)

@@ -1,0 +1,173 @@
+"""`serve` with real processes and sockets, and a scripted completer in place of a model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from support.fake_completer import FakeCompleter
+from support.http_server import client, serving, settings
+from suture.server.commands import serve
+from suture.server.errors import SetupError
+from suture.server.worker import start_worker
+
+TESTS = Path(__file__).parents[1]
+FAKE_WORKER = (sys.executable, str(TESTS / "support" / "fake_worker.py"))
+
+# What `serve` does once the model's file is found, in a process of its own.
+SERVE = """
+import sys
+from suture.server.commands import serve
+from suture.server.supervisor import Supervisor
+from suture.server.worker import start_worker
+from support.http_server import settings
+at = settings(port=0)
+with serve.bind(at) as listener:
+    serve.listen(listener, at)
+    command = sys.argv[1:]
+    sys.exit(Supervisor(lambda: start_worker(listener, at, command), pauses_s=(0.1, 0.1)).run())
+"""
+
+
+@contextmanager
+def served(kind: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A serving process and its URL, once it says that it listens."""
+    process = start(kind)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("listening on http://127.0.0.1:"), line
+        yield process, line.split()[-1]
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=20)
+
+
+def start(kind: str) -> subprocess.Popen[str]:
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS)])}
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVE, *FAKE_WORKER, kind],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
+    )
+
+
+def complete(http: httpx2.Client, prefix: str) -> httpx2.Response:
+    return http.post("/infill", json={"input_prefix": prefix, "input_suffix": ""})
+
+
+def test_it_says_that_it_listens_when_the_model_is_loaded_and_drains_on_sigterm() -> None:
+    with served("slow") as (process, url), client(url) as http:
+        assert http.get("/health").status_code == 200
+        assert complete(http, "x").json()["content"] == "range(3)"
+        status = http.get("/v1/status").json()
+        assert status["pid"] != process.pid
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert errors.splitlines() == ["started", "closed"]
+
+
+def test_a_request_in_progress_is_finished_before_the_end() -> None:
+    with served() as (process, url), client(url) as http:
+        stopper = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -INT {process.pid}"])
+        assert complete(http, "long").json()["content"] == "range(3)"
+        stopper.wait()
+        process.communicate(timeout=20)
+        assert process.returncode == 130
+
+
+def test_after_a_crash_the_next_request_is_served_by_a_new_worker() -> None:
+    with served() as (process, url), client(url) as http:
+        first = http.get("/v1/status").json()["pid"]
+        with pytest.raises(httpx2.RemoteProtocolError):
+            complete(http, "crash")
+        # No wait: the parent's socket takes the connection while there is no worker.
+        assert complete(http, "x").json()["content"] == "range(3)"
+        assert http.get("/v1/status").json()["pid"] != first
+        process.terminate()
+        assert "the worker died of SIGABRT: starting it again" in process.communicate()[1]
+
+
+def test_a_model_that_cannot_be_loaded_is_one_line_and_status_2() -> None:
+    process = start("broken")
+    out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out) == (2, "")
+    assert errors.splitlines() == ["started", "closed", "suture: /m.gguf: not a GGUF file"]
+
+
+def test_an_engine_that_fails_for_good_is_restarted_and_given_up() -> None:
+    process = start("dead")
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert errors.count("suture: the engine is gone") == 3
+    assert errors.endswith("3 times in a row: giving up\n")
+
+
+def test_a_worker_whose_parent_is_killed_ends() -> None:
+    with served() as (process, url), client(url) as http:
+        worker = http.get("/v1/status").json()["pid"]
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and Path(f"/proc/{worker}").exists():
+            time.sleep(0.02)
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)
+
+
+def test_a_worker_that_dies_at_once_is_no_error_to_start() -> None:
+    at = settings(port=0)
+    with serve.bind(at) as listener:
+        worker = start_worker(listener, at, ("true",))
+        assert worker.wait() == 0
+        assert worker.stdin is not None
+        worker.stdin.close()
+
+
+def test_a_port_in_use_is_named_with_who_holds_it() -> None:
+    with serving(FakeCompleter()) as url:
+        port = url.rsplit(":", 1)[1]
+        with pytest.raises(SetupError, match=rf"port {port} is in use by Suture .*model toy"):
+            serve.bind(settings(port=port))
+    with serve.bind(settings(port=0)) as other:
+        other.listen()
+        port = str(other.getsockname()[1])
+        with pytest.raises(SetupError, match=f"port {port} is in use by another program"):
+            serve.bind(settings(port=port))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.example"])
+def test_a_network_is_not_served_by_accident(host: str, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="open to the network"):
+        serve.check_exposure(settings(host=host))
+    serve.check_exposure(settings(host=host, allow_host=["box.example"]))
+    keys = tmp_path / "keys"
+    keys.write_text("key")
+    serve.check_exposure(settings(host=host, api_key_file=keys))
+
+
+def test_certificate_and_key_go_together_and_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="go together"):
+        serve.check_tls(settings(tls_cert="/c"))
+    with pytest.raises(SetupError, match="--tls-cert: /nonexistent/c: cannot be read"):
+        serve.check_tls(settings(tls_cert="/nonexistent/c", tls_key="/nonexistent/k"))
+
+
+def test_an_address_that_is_not_ours_is_one_line() -> None:
+    with pytest.raises(SetupError, match="cannot listen on 192"):
+        serve.bind(settings(host="192.0.2.1"))
+    with pytest.raises(SetupError, match=r"--host no\.such\.host\.invalid"):
+        serve.bind(settings(host="no.such.host.invalid"))

@@ -1,0 +1,65 @@
+"""A worker process around a completer that plays a script: `python fake_worker.py [KIND]`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from support.fake_completer import MODEL, FakeCompleter, says
+from suture.server.errors import EngineError, ModelError
+from suture.server.request import CompletionChunk, CompletionRequest
+from suture.server.routes.completer import ModelInfo, State
+from suture.server.settings import Settings
+from suture.server.worker import main
+
+
+@dataclass
+class ServedFake:
+    """`slow` is loading for a while, `broken` cannot load, `dead` fails after it has loaded;
+    a request whose prefix is `crash` ends the process."""
+
+    kind: str
+    fake: FakeCompleter
+    polls: int = 0
+
+    @property
+    def model(self) -> ModelInfo:
+        return MODEL
+
+    def start(self) -> None:
+        print("started", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        print("closed", file=sys.stderr, flush=True)
+
+    def state(self) -> State:
+        self.polls += 1
+        if self.kind == "broken":
+            raise ModelError("/m.gguf: not a GGUF file")
+        if self.kind == "dead" and self.polls > 1:
+            raise EngineError("the engine is gone")
+        return "loading" if self.kind == "slow" and self.polls < 20 else "ready"
+
+    def status(self) -> dict[str, object]:
+        return {}
+
+    async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        if request.prefix == "crash":
+            os.kill(os.getpid(), signal.SIGABRT)
+        if request.prefix == "long":
+            await asyncio.sleep(0.5)
+        async for chunk in self.fake.complete(request):
+            yield chunk
+
+
+def build(settings: Settings) -> ServedFake:
+    kind = sys.argv[1] if len(sys.argv) > 1 else ""
+    return ServedFake(kind, FakeCompleter(says("ra", "nge(3)")))
+
+
+if __name__ == "__main__":
+    sys.exit(main(build))

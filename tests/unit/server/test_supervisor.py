@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from suture.server.supervisor import Supervisor
+
+Process = subprocess.Popen[bytes]
+
+
+def running(code: str, started: list[Process], *fds: int) -> Callable[[], Process]:
+    """Starts `python -c code` each time, and notes it."""
+
+    def spawn() -> Process:
+        process = subprocess.Popen([sys.executable, "-c", code], pass_fds=fds)
+        started.append(process)
+        return process
+
+    return spawn
+
+
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV])
+def test_s1_a_worker_that_keeps_dying_is_restarted_and_then_given_up(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    started: list[Process] = []
+    code = f"import os; os.kill(os.getpid(), {int(number)})"
+    assert Supervisor(running(code, started), pauses_s=(0.0, 0.0)).run() == 3
+    assert [process.returncode for process in started] == [-number] * 3
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == f"suture: the worker died of {number.name}: starting it again"
+    assert said[-1] == f"suture: the worker died of {number.name} 3 times in a row: giving up"
+
+
+def test_s1_deaths_far_apart_do_not_add_up() -> None:
+    started: list[Process] = []
+    marks = ["import sys; sys.exit(7)"] * 4 + ["import sys; sys.exit(0)"]
+
+    def spawn() -> Process:
+        return running(marks[len(started)], started)()
+
+    assert Supervisor(spawn, pauses_s=(0.0,), soon_s=0.0).run() == 0
+    assert len(started) == 5
+
+
+@pytest.mark.parametrize("status", [0, 2])
+def test_s2_an_end_that_would_come_again_is_passed_on(status: int) -> None:
+    started: list[Process] = []
+    assert Supervisor(running(f"import sys; sys.exit({status})", started)).run() == status
+    assert len(started) == 1
+
+
+def stop_when_ready(mark: Path, number: signal.Signals, times: int = 1) -> None:
+    def send() -> None:
+        while not mark.exists():
+            time.sleep(0.01)
+        for _ in range(times):
+            os.kill(os.getpid(), number)
+            time.sleep(0.2)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+WORKER = """
+import pathlib, signal, sys, time
+def drain(*_):
+    pathlib.Path({mark!r} + ".drained").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, {handler})
+pathlib.Path({mark!r}).touch()
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_s3_a_signal_lets_the_worker_drain(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    mark = tmp_path / "ready"
+    code = WORKER.format(mark=str(mark), handler="drain")
+    before = signal.getsignal(number)
+    stop_when_ready(mark, number)
+    started: list[Process] = []
+    assert Supervisor(running(code, started)).run() == status
+    assert (tmp_path / "ready.drained").exists() and len(started) == 1
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("times", "grace_s"), [(1, 0.2), (2, 60.0)])
+def test_s3_a_worker_that_does_not_end_is_killed(
+    tmp_path: Path, times: int, grace_s: float
+) -> None:
+    mark = tmp_path / "ready"
+    code = WORKER.format(mark=str(mark), handler="signal.SIG_IGN")
+    stop_when_ready(mark, signal.SIGTERM, times)
+    started: list[Process] = []
+    assert Supervisor(running(code, started), grace_s=grace_s).run() == 0
+    assert started[0].returncode == -signal.SIGKILL
+
+
+def test_s3_a_signal_between_two_workers_starts_no_other(tmp_path: Path) -> None:
+    mark = tmp_path / "ready"
+    stop_when_ready(mark, signal.SIGTERM)
+    started: list[Process] = []
+    code = f"import pathlib, sys; pathlib.Path({str(mark)!r}).touch(); sys.exit(9)"
+    assert Supervisor(running(code, started), pauses_s=(30.0,)).run() == 0
+    assert len(started) == 1
+
+
+def test_a_client_that_connects_between_two_workers_is_served_by_the_next(tmp_path: Path) -> None:
+    mark = tmp_path / "crashed"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.set_inheritable(True)
+        code = (
+            "import os, pathlib, socket\n"
+            f"listener = socket.socket(fileno={listener.fileno()})\n"
+            f"mark = pathlib.Path({str(mark)!r})\n"
+            "if not mark.exists():\n    mark.touch()\n    os.abort()\n"
+            "listener.accept()[0].sendall(b'served')\n"
+        )
+        answers: list[bytes] = []
+
+        def ask() -> None:
+            with socket.create_connection(listener.getsockname(), timeout=20) as connection:
+                answers.append(connection.recv(100))
+
+        client = threading.Thread(target=ask)
+        client.start()
+        supervisor = Supervisor(running(code, [], listener.fileno()), pauses_s=(0.3,))
+        assert supervisor.run() == 0
+        client.join()
+    assert answers == [b"served"]
