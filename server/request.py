@@ -13,9 +13,7 @@ Healing = Literal["exact", "recursive", "off"]
 Layout = Literal["auto", "psm", "spm"]
 Shape = Literal["auto", "line", "raw"]
 OnIncomplete = Literal["replace", "drop"]
-FinishReason = Literal[
-    "stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"
-]
+FinishReason = Literal["stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"]
 HealingLevel = Literal["exact", "exact_seq", "recursive", "canonical", "hygiene", "none"]
 
 
