@@ -1,0 +1,132 @@
+"""Slow, readable twins of the fast modules: the oracles of the property tests.
+
+Each says by enumeration what its twin computes by index, automaton or proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+
+from suture.healing.boundary import Encode
+from suture.healing.detokenizer import OnStop
+from suture.healing.vocabulary import TokenKind, Vocabulary
+
+# Vocabulary
+
+
+def drawable_ids(vocabulary: Vocabulary) -> Iterator[int]:
+    """Tokens that healing may draw: ordinary ones, and added ones that are blank."""
+    for token_id in range(vocabulary.n_vocab):
+        piece, kind = vocabulary.bytes_of(token_id), vocabulary.kind_of(token_id)
+        blank = kind is TokenKind.USER_DEFINED and piece.isspace()
+        if piece and (blank or kind in (TokenKind.NORMAL, TokenKind.BYTE)):
+            yield token_id
+
+
+def extending_ids(vocabulary: Vocabulary, prefix: bytes) -> set[int]:
+    """Drawable tokens that start with `prefix`."""
+    return {i for i in drawable_ids(vocabulary) if vocabulary.bytes_of(i).startswith(prefix)}
+
+
+def proper_prefix_ids(vocabulary: Vocabulary, pending: bytes) -> set[int]:
+    """Drawable tokens that `pending` starts with and goes on after."""
+    return {
+        i
+        for i in drawable_ids(vocabulary)
+        if pending.startswith(vocabulary.bytes_of(i)) and vocabulary.bytes_of(i) != pending
+    }
+
+
+# Healer
+
+
+def is_coverable(vocabulary: Vocabulary, pending: bytes) -> bool:
+    """Whether some tokens, the last of which may run over, spell `pending`."""
+    return not pending or bool(allowed_ids(vocabulary, pending))
+
+
+def allowed_ids(vocabulary: Vocabulary, pending: bytes) -> set[int]:
+    """Tokens that may come next while `pending` is not empty."""
+    return extending_ids(vocabulary, pending) | {
+        i
+        for i in proper_prefix_ids(vocabulary, pending)
+        if is_coverable(vocabulary, pending[len(vocabulary.bytes_of(i)) :])
+    }
+
+
+# Boundary
+
+
+def count_stable(segment: bytes, encode: Encode, continuations: Iterable[bytes]) -> int:
+    """How many of the segment's tokens every continuation shares (B2, by enumeration)."""
+    ids = list(encode(segment))
+    n_stable = len(ids)
+    for continuation in continuations:
+        longer = list(encode(segment + continuation))
+        while longer[:n_stable] != ids[:n_stable]:
+            n_stable -= 1
+    return n_stable
+
+
+# Detokenizer
+
+
+@cache
+def character_prefixes() -> frozenset[bytes]:
+    """All proper prefixes of the encodings of characters: 51 + 1,216 + 16,384."""
+    points = [*range(0x80, 0xD800, 0x40), *range(0xE000, 0x110000, 0x40)]
+    encodings = [chr(point).encode() for point in points]
+    return frozenset(data[:n] for data in encodings for n in range(1, len(data)))
+
+
+def incomplete_tail(data: bytes) -> int:
+    """Length of the longest tail that may still become a character."""
+    return max((n for n in (1, 2, 3) if data[-n:] in character_prefixes()), default=0)
+
+
+def held_bytes(data: bytes, stops: Sequence[str], on_stop: OnStop) -> int:
+    """How many bytes at the end of `data` must be held back."""
+    starts = {stop.encode()[:n] for stop in stops for n in range(1, len(stop.encode()))}
+    possible = [n for n in range(1, len(data) + 1) if data[-n:] in starts]
+    if on_stop is OnStop.INCLUDE:
+        possible = []
+    return max([incomplete_tail(data), *possible])
+
+
+def first_stop(
+    pieces: Sequence[bytes], stops: Sequence[str], min_tokens: int = 0
+) -> tuple[int, str] | None:
+    """Where the stop string that completes first ends, and which it is, the longest of several.
+
+    One that is complete before token `min_tokens`, counted from 1, does not count.
+    """
+    data = b"".join(pieces)
+    ends = list(accumulate(map(len, pieces)))
+    for end in range(1, len(data) + 1):
+        n_tokens = 1 + sum(token_end < end for token_end in ends)
+        found = [stop for stop in stops if data[:end].endswith(stop.encode())]
+        if found and n_tokens >= min_tokens:
+            return end, max(found, key=lambda stop: len(stop.encode()))
+    return None
+
+
+def final_text(
+    pieces: Sequence[bytes],
+    stops: Sequence[str] = (),
+    *,
+    min_tokens: int = 0,
+    on_stop: OnStop = OnStop.EXCLUDE,
+    on_incomplete: str = "replace",
+) -> tuple[str, str | None]:
+    """The whole text of some pieces, and the stop string that ended it."""
+    data = b"".join(pieces)
+    stop = first_stop(pieces, stops, min_tokens)
+    if stop is None:
+        if on_incomplete == "drop":
+            data = data[: len(data) - incomplete_tail(data)]
+        return data.decode("utf-8", "replace"), None
+    end, match = stop
+    cut = end if on_stop is OnStop.INCLUDE else end - len(match.encode())
+    return data[:cut].decode("utf-8", "replace"), match
