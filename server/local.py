@@ -11,9 +11,7 @@ from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
-from suture.server.models.catalog import find_catalog
-from suture.server.models.progress import Progress
-from suture.server.models.resolve import resolve_model
+from suture.server.errors import SetupError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest
@@ -103,21 +101,18 @@ class LocalCompleter:
         return engine
 
 
-def find_model(settings: Settings, progress: Progress) -> tuple[Path, str]:
-    """The file of the model in the settings, pulled if it is not there, and its name."""
-    catalog = find_catalog(settings.models, settings.config_dir / "models.txt")
-    path = resolve_model(settings.model, catalog, settings.cache / "models", progress)
-    names = {entry.name for entry in catalog.entries}
+def build_completer(settings: Settings) -> LocalCompleter:
+    """A completer for the model file that the settings name, not yet started."""
     if settings.model is None:
-        return path, catalog.default.name
-    return path, settings.model if settings.model in names else path.stem
+        raise SetupError("no model file is named")
+    path = Path(settings.model)
+    return LocalCompleter(path, path.stem, settings)
 
 
 @contextlib.contextmanager
-def local_completer(settings: Settings, progress: Progress) -> Iterator[LocalCompleter]:
+def local_completer(settings: Settings) -> Iterator[LocalCompleter]:
     """A completer whose model is loaded, closed at the end. Raises `SetupError`."""
-    path, name = find_model(settings, progress)
-    completer = LocalCompleter(path, name, settings)
+    completer = build_completer(settings)
     completer.start()
     try:
         completer.wait_ready()

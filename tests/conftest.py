@@ -24,7 +24,7 @@ CODER = "qwen2.5-coder-1.5b"
 @pytest.fixture(scope="session")
 def model_store() -> Path:
     """Where models are kept between runs; pulled there once."""
-    return load_settings().cache / "models"
+    return load_settings().model_store
 
 
 @pytest.fixture(scope="session")

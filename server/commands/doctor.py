@@ -1,38 +1,162 @@
-"""`suture doctor`: what is installed and which settings are in force."""
+"""`suture doctor`: what this installation has, what is wrong with it, and how to mend that.
+
+The build of llama.cpp is checked against the one this code was written for: its version, the sizes
+of its structs, and defaults read back through the binding. Status 0 if nothing is wrong, else 2.
+"""
 
 from __future__ import annotations
 
 import argparse
 import platform
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
+from typing import Literal
 
+from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary
+from suture.server.client import Absent, Client, Suture
 from suture.server.commands import exits
+from suture.server.commands.complete import server_url
 from suture.server.commands.flags import add_settings, settings_of
+from suture.server.commands.pull import catalog_of
+from suture.server.engine import libllama
+from suture.server.engine.threads import best_thread_count
+from suture.server.errors import SetupError, SutureError
+from suture.server.models.store import list_models
+from suture.server.prompt import detect_family
+from suture.server.settings import Settings
 from suture.server.version import VERSION
 
-SUMMARY = "show what is installed and which settings are in force"
+SUMMARY = "say what is installed and what is wrong with it"
 
-_PACKAGES = ("llama-cpp-python", "numpy", "pydantic", "starlette", "tiktoken", "uvicorn")
+_PACKAGES = ("numpy", "pydantic", "starlette", "tiktoken", "uvicorn", "huggingface-hub")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; `fix` says what to do about a `problem`."""
+
+    kind: Literal["ok", "note", "problem"]
+    text: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind:8s}{self.text}" + (f"\n        -> {self.fix}" if self.fix else "")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, "model", "models")
+    add_settings(parser, "model", "models", "host", "port", "threads")
 
 
 def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    print(f"suture {VERSION}")
-    print(f"python {platform.python_version()} ({sys.executable}) on {platform.platform()}")
-    for package in _PACKAGES:
-        print(f"{package} {_version(package)}")
-    for key, value in settings.model_dump(mode="json").items():
-        print(f"{key} = {value}")
-    return exits.OK
+    status = exits.OK
+    for finding in examine(settings):
+        print(finding, flush=True)
+        if finding.kind == "problem":
+            status = exits.SETUP
+    return status
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Everything there is to say, what everything else rests on first."""
+    yield Finding("ok", f"suture {VERSION}, python {platform.python_version()} ({sys.executable})")
+    yield Finding("ok", ", ".join(f"{name} {_version(name)}" for name in _PACKAGES))
+    yield from _build()
+    yield from _threads(settings)
+    yield from _model(settings)
+    yield _port(settings)
+    values = settings.model_dump(mode="json", exclude_defaults=True)
+    yield Finding("ok", "settings: " + ", ".join(f"{key} = {values[key]}" for key in values))
+
+
+def _build() -> Iterator[Finding]:
+    """The build of llama.cpp."""
+    try:
+        report = libllama.inspect()
+    except SetupError as error:
+        yield Finding("problem", str(error), "make setup, or: pip install 'suture[local]'")
+        return
+    fix = f"pip install --no-cache-dir llama-cpp-python=={libllama.PINNED_VERSION}"
+    for problem in report.problems:
+        yield Finding("problem", problem, fix)
+    if not report.problems:
+        yield Finding("ok", f"llama-cpp-python {report.version}: version, struct sizes, defaults")
+    yield Finding("ok", f"backends: {', '.join(report.backends) or 'none reported'}")
+    yield Finding("ok", f"built with: {_switched_on(report.system_info)}")
+    gpu = "GPU offload: " + ("yes" if report.gpu_offload else "no")
+    yield Finding("ok" if report.gpu_offload else "note", gpu)
+    if report.uses_amx:
+        yield Finding(
+            "note",
+            "the build uses AMX, which fails in virtual machines: it is left off, at some speed",
+            "make setup builds without it",
+        )
+
+
+def _switched_on(system_info: str) -> str:
+    """``CPU : SSE3 = 1 | AVX = 0`` without what is off and without the ones."""
+    parts = [part.strip() for part in system_info.split("|")]
+    return " ".join(part.removesuffix(" = 1") for part in parts if not part.endswith(" = 0"))
+
+
+def _threads(settings: Settings) -> Iterator[Finding]:
+    best = best_thread_count()
+    if settings.threads > best:
+        yield Finding(
+            "note",
+            f"threads: {settings.threads}, more than the {best} physical cores: slower",
+            "leave --threads out",
+        )
+    else:
+        yield Finding("ok", f"threads: {settings.threads or best} of {best} physical cores")
+
+
+def _model(settings: Settings) -> Iterator[Finding]:
+    """The model that `serve` would load."""
+    try:
+        catalog = catalog_of(settings)
+        name = settings.model or catalog.default.name
+        listed = {entry["name"]: entry for entry in list_models(catalog, settings.model_store)}
+    except SetupError as error:
+        yield Finding("problem", str(error))
+        return
+    if name in listed and not listed[name]["pulled"]:
+        yield Finding("note", f"model {name}: not pulled yet", f"suture pull {name}")
+        return
+    path = Path(str(listed[name]["path"] if name in listed else name)).expanduser()
+    try:
+        yield _vocabulary(name, path)
+    except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
+        yield Finding("problem", f"model {name}: {error}", "suture models lists those known")
+
+
+def _vocabulary(name: str, path: Path) -> Finding:
+    vocabulary = Vocabulary.from_gguf(path)
+    family = detect_family(vocabulary, name)
+    fills = f"fills in the middle as {family.name}" if family else "no FIM: left to right only"
+    text = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer}), {fills}"
+    return Finding("ok", f"{text}\n        {path}")
+
+
+def _port(settings: Settings) -> Finding:
+    url = server_url(settings)
+    with Client(url) as client:
+        found = client.identify()
+    if isinstance(found, Absent):
+        return Finding("ok", f"{url}: nothing runs there yet")
+    if isinstance(found, Suture):
+        status = found.status
+        return Finding(
+            "ok", f"{url}: suture {status['suture']}, {status.get('state')}, pid {status.get('pid')}"
+        )
+    return Finding("problem", f"{url}: {found.what}", "stop it, or choose another --port")
 
 
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return "missing"

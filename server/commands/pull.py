@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     entry = catalog_of(settings).find(args.name)
-    print(pull(entry, settings.cache, progress_on(sys.stderr)))
+    print(pull(entry, settings.model_store, progress_on(sys.stderr)))
     return exits.OK
 
 
@@ -36,5 +36,5 @@ def catalog_of(settings: Settings) -> Catalog:
 def with_model_file(settings: Settings) -> Settings:
     """`settings` with the model's file as `model`; pulls it if it is not here yet."""
     progress = progress_on(sys.stderr)
-    path = resolve_model(settings.model, catalog_of(settings), settings.cache, progress)
+    path = resolve_model(settings.model, catalog_of(settings), settings.model_store, progress)
     return settings.model_copy(update={"model": str(path)})

@@ -38,7 +38,8 @@ CONTEXT_DEFAULTS = {"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max":
 MODEL_DEFAULTS = {"use_extra_bufts": True, "vocab_only": False, "check_tensors": False}
 
 _LEVEL_ERROR = 4
-_LOG_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+# One step below the library's own: what is wrong reaches the user in our own one line.
+_LOG_LEVELS = {3: logging.INFO, _LEVEL_ERROR: logging.INFO}
 _log = logging.getLogger("suture.llama")
 _last_errors: collections.deque[str] = collections.deque(maxlen=1)
 
@@ -51,7 +52,7 @@ class LibraryReport:
     system_info: str
     gpu_offload: bool
     backends: tuple[str, ...]
-    max_sequences: int
+    uses_amx: bool
     problems: tuple[str, ...]
 
 
@@ -84,14 +85,14 @@ def inspect() -> LibraryReport:
         system_info=lib.llama_print_system_info().decode("utf-8", "replace").strip(" |"),
         gpu_offload=bool(lib.llama_supports_gpu_offload()),
         backends=_backends(),
-        max_sequences=int(lib.llama_max_parallel_sequences()),
+        uses_amx=has_amx(),
         problems=tuple(_problems(lib)),
     )
 
 
 def has_amx() -> bool:
     """Whether the build uses the CPU's matrix tiles."""
-    return b"AMX_INT8 = 1" in load().llama_print_system_info()
+    return b"AMX_INT8 = 1" in _import().llama_print_system_info()
 
 
 def last_error() -> str:

@@ -22,7 +22,9 @@ from suture.server.errors import SetupError
 Scope = Literal["latency", "context"]
 
 MIN_CONTEXT = 64
-MIN_LATENCY_ROOM = 128
+# With less, a model of 1.5B fills holes visibly worse: it takes the end of a suffix that was cut
+# off early for the end of the file, and goes on past it.
+MIN_LATENCY_ROOM = 192
 LENDING_GRAIN = 16
 HEALING_ROOM = 32
 

@@ -10,7 +10,7 @@ from suture.server.prompt.budget import PromptBudget, extra_room, share_room
 
 @pytest.mark.parametrize(
     ("speed", "room"),
-    [(1, 128), (65, 128), (90, 128), (91, 181), (128, 256), (180, 256), (182, 362), (1024, 2048)],
+    [(1, 192), (65, 192), (135, 192), (136, 271), (192, 384), (271, 384), (272, 543), (768, 1536)],
 )
 def test_latency_room_goes_in_steps_of_the_root_of_two(speed: float, room: int) -> None:
     assert PromptBudget(32768, speed).prompt_room(128, "latency") == room
