@@ -83,6 +83,11 @@ class Settings(BaseModel):
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32
     server: str | None = None
 
+    @property
+    def model_store(self) -> Path:
+        """The folder of pulled models."""
+        return self.cache / "models"
+
     def public(self) -> dict[str, object]:
         """The settings that any client may see: the defaults of its requests."""
         return self.model_dump(include={"healing", "give_back", "layout", "stream_interval"})

@@ -23,6 +23,7 @@ import uvicorn
 from suture.server.app import create_app
 from suture.server.commands import exits
 from suture.server.errors import SetupError, SutureError
+from suture.server.models.progress import progress_on
 from suture.server.routes.completer import ServedCompleter
 from suture.server.settings import Settings
 
@@ -140,7 +141,14 @@ class _Worker:
         loop.call_later(2 * DRAIN_S, os._exit, exits.FAILURE)
 
 
-if __name__ == "__main__":
-    from suture.server.local import build_completer
+def build(settings: Settings) -> ServedCompleter:
+    """A completer over the model of the settings, on this machine."""
+    # Only here: importing this module must not load llama.cpp into the parent.
+    from suture.server.local import LocalCompleter, find_model
 
-    sys.exit(main(build_completer))
+    path, name = find_model(settings, progress_on(sys.stderr))
+    return LocalCompleter(path, name, settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main(build))

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    listed = list_models(catalog_of(settings), settings.cache)
+    listed = list_models(catalog_of(settings), settings.model_store)
     if args.json:
         print(json.dumps(listed, indent=2))
     else:
