@@ -23,7 +23,6 @@ import uvicorn
 from suture.server.app import create_app
 from suture.server.commands import exits
 from suture.server.errors import SetupError, SutureError
-from suture.server.models.progress import progress_on
 from suture.server.routes.completer import ServedCompleter
 from suture.server.settings import Settings
 
@@ -141,14 +140,8 @@ class _Worker:
         loop.call_later(2 * DRAIN_S, os._exit, exits.FAILURE)
 
 
-def build(settings: Settings) -> ServedCompleter:
-    """A completer over the model of the settings, on this machine."""
-    # Only here: importing this module must not load llama.cpp into the parent.
-    from suture.server.local import LocalCompleter, find_model
-
-    path, name = find_model(settings, progress_on(sys.stderr))
-    return LocalCompleter(path, name, settings)
-
-
 if __name__ == "__main__":
-    sys.exit(main(build))
+    # Only here: importing this module must not load llama.cpp into the parent.
+    from suture.server.local import build_completer
+
+    sys.exit(main(build_completer))

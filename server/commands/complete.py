@@ -24,9 +24,8 @@ from suture.server.commands import exits
 from suture.server.commands.cursor import Cursor, read_cursor, read_text
 from suture.server.commands.diff import unified_diff
 from suture.server.commands.flags import add_settings, settings_of
-from suture.server.commands.pull import require_llama_cpp
+from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
-from suture.server.models.progress import progress_on
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import stream_events
 from suture.server.routes.llama_cpp import LlamaCppDialect
@@ -124,7 +123,8 @@ def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> As
     # Only here: asking a server needs none of it.
     from suture.server.local import local_completer
 
-    return in_process(stack, local_completer(settings, progress_on(sys.stderr)), settings)
+    settings = with_model_file(settings)
+    return in_process(stack, local_completer(settings), settings)
 
 
 def _serves(found: Suture, args: argparse.Namespace) -> bool:

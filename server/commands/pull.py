@@ -37,10 +37,11 @@ def catalog_of(settings: Settings) -> Catalog:
     return find_catalog(settings.models, settings.config_dir / "models.txt")
 
 
-def ensure_model(settings: Settings) -> None:
-    """Pull the model of the settings if its file is not here yet."""
+def with_model_file(settings: Settings) -> Settings:
+    """`settings` with the model's file as `model`; pulls it if it is not here yet."""
     progress = progress_on(sys.stderr)
-    resolve_model(settings.model, catalog_of(settings), settings.model_store, progress)
+    path = resolve_model(settings.model, catalog_of(settings), settings.model_store, progress)
+    return settings.model_copy(update={"model": str(path)})
 
 
 def require_llama_cpp() -> None:

@@ -20,9 +20,6 @@ from support.http_server import serving
 from suture.server import cli
 from suture.server.commands.pull import NO_LLAMA_CPP
 from suture.server.errors import EngineError, InfillUnsupported, Loading
-from suture.server.models.catalog import Catalog
-from suture.server.models.progress import Progress
-from suture.server.models.resolve import resolve_model
 from suture.server.request import CompletionChunk, CompletionResult
 from suture.server.routes.completer import Completer
 from suture.server.settings import Settings
@@ -55,8 +52,7 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCompleter:
     fake = FakeCompleter(says("range(3)\r\n", "\u2028é🎉"))
 
     @contextmanager
-    def local_completer(settings: Settings, progress: Progress) -> Iterator[Completer]:
-        resolve_model(settings.model, Catalog.packaged(), tmp_path, progress)
+    def local_completer(settings: Settings) -> Iterator[Completer]:
         yield fake
 
     module = ModuleType("suture.server.local")
