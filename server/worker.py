@@ -141,6 +141,7 @@ class _Worker:
 
 
 if __name__ == "__main__":
+    # Only here: importing this module must not load llama.cpp into the parent.
     from suture.server.local import build_completer
 
     sys.exit(main(build_completer))

@@ -24,7 +24,7 @@ from suture.server.commands import exits
 from suture.server.commands.cursor import Cursor, read_cursor, read_text
 from suture.server.commands.diff import unified_diff
 from suture.server.commands.flags import add_settings, settings_of
-from suture.server.commands.pull import with_model_file
+from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import stream_events
@@ -119,10 +119,12 @@ def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> As
             raise ServerFailure(f"{url}: {_why_not(found)}")
         if not isinstance(found, Absent):
             print(f"suture: {url} has {_why_not(found)}: completing locally", file=sys.stderr)
-    # Only here: it brings in llama.cpp.
+    require_llama_cpp()
+    # Only here: asking a server needs none of it.
     from suture.server.local import local_completer
 
-    return in_process(stack, local_completer, with_model_file(settings))
+    settings = with_model_file(settings)
+    return in_process(stack, local_completer(settings), settings)
 
 
 def _serves(found: Suture, args: argparse.Namespace) -> bool:
@@ -175,12 +177,10 @@ def when_loaded(client: Client, body: Json) -> Iterator[Json]:
 
 
 def in_process(
-    stack: ExitStack,
-    opener: Callable[[Settings], AbstractContextManager[Completer]],
-    settings: Settings,
+    stack: ExitStack, opened: AbstractContextManager[Completer], settings: Settings
 ) -> Ask:
-    """Ask a completer in this process, which `opener` gives ready."""
-    completer = stack.enter_context(opener(settings))
+    """Ask a completer in this process, which `opened` gives ready."""
+    completer = stack.enter_context(opened)
     runner = stack.enter_context(asyncio.Runner())
 
     def ask(body: Json) -> Iterator[Json]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 
 from suture.server.commands import exits
 from suture.server.commands.flags import add_settings, settings_of
+from suture.server.errors import SetupError
 from suture.server.models.catalog import Catalog, find_catalog
 from suture.server.models.download import pull
 from suture.server.models.progress import progress_on
@@ -14,6 +16,8 @@ from suture.server.models.resolve import resolve_model
 from suture.server.settings import Settings
 
 SUMMARY = "fetch a model"
+
+NO_LLAMA_CPP = "llama.cpp is not installed, which runs the model: pip install 'suture[local]'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,3 +42,9 @@ def with_model_file(settings: Settings) -> Settings:
     progress = progress_on(sys.stderr)
     path = resolve_model(settings.model, catalog_of(settings), settings.model_store, progress)
     return settings.model_copy(update={"model": str(path)})
+
+
+def require_llama_cpp() -> None:
+    """Raise `SetupError` before any download where no model could be run."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        raise SetupError(NO_LLAMA_CPP)

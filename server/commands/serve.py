@@ -14,7 +14,7 @@ import socket
 from suture.server.client import Client, Suture
 from suture.server.commands.complete import server_url
 from suture.server.commands.flags import add_settings, settings_of
-from suture.server.commands.pull import with_model_file
+from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, SutureError
 from suture.server.routes.access import is_loopback
 from suture.server.settings import Settings, read_api_keys
@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     check_exposure(settings)
     check_tls(settings)
+    require_llama_cpp()
     with bind(settings) as listener:
+        # Here and not in the worker, so that a download is not started again with it.
         settings = with_model_file(settings)
         listen(listener, settings)
         return Supervisor(lambda: start_worker(listener, settings)).run()

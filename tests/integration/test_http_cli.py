@@ -18,6 +18,7 @@ import pytest
 from support.fake_completer import DONE, FakeCompleter, says
 from support.http_server import serving
 from suture.server import cli
+from suture.server.commands.pull import NO_LLAMA_CPP
 from suture.server.errors import EngineError, InfillUnsupported, Loading
 from suture.server.request import CompletionChunk, CompletionResult
 from suture.server.routes.completer import Completer
@@ -57,6 +58,8 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCompleter:
     module = ModuleType("suture.server.local")
     module.__dict__["local_completer"] = local_completer
     monkeypatch.setitem(sys.modules, "suture.server.local", module)
+    # The fake runs without it.
+    monkeypatch.setattr("suture.server.commands.complete.require_llama_cpp", lambda: None)
     (tmp_path / "m.gguf").touch()
     monkeypatch.setenv("SUTURE_MODEL", str(tmp_path / "m.gguf"))
     return fake
@@ -305,6 +308,15 @@ def test_doctor_shows_versions_and_settings(capfd: pytest.CaptureFixture[str]) -
     assert cli.main(["doctor"]) == 0
     out = capfd.readouterr().out
     assert "python 3." in out and "healing = exact" in out
+
+
+def test_without_llama_cpp_it_says_what_to_install(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for command in (["complete", f"{file}:1:1", "--local"], ["serve", "--port", "0"]):
+        assert cli.main(command) == 2
+        assert capfd.readouterr() == ("", f"suture: {NO_LLAMA_CPP}\n")
 
 
 def suture(*arguments: str) -> subprocess.Popen[bytes]:
