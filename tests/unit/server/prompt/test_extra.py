@@ -11,7 +11,7 @@ from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
 
 FAST = PromptBudget(n_ctx=4096, prefill_tokens_per_s=2000)
-SLOW = PromptBudget(n_ctx=4096, prefill_tokens_per_s=128)
+SLOW = PromptBudget(n_ctx=4096, prefill_tokens_per_s=136)
 HOLE = CompletionRequest("a = ", "\n", infill=True, path="src/a.py")
 PLAIN = CompletionRequest("a = ", path="src/a.py", healing="off")
 
