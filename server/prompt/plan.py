@@ -87,13 +87,15 @@ def plan_prompt(
     """
     layout = choose_layout(request, vocabulary, family)
     encode = plain_text_only(encode, vocabulary, family)
-    bos = _bos(vocabulary)
+    bos = _bos(vocabulary) or _separator(layout, vocabulary)
     n_control = len(bos) + layout.n_sentinels
     room = budget.prompt_room(request.max_tokens, "latency" if request.infill else "context")
     prefix, suffix, windows = _fit(request, layout, room - n_control, encode, vocabulary)
     left = extra_room(room, n_control + len(prefix.ids) + len(suffix.ids))
     extra = plan_extra(request, windows.text, left, family, encode, vocabulary)
     boundary = _boundary(request, layout, prefix, encode, vocabulary)
+    if windows.truncated:
+        bos = _bos(vocabulary)
     parts = (*bos, *extra.parts, *layout.parts(tuple(boundary.kept_ids), suffix.ids))
     if not any(part.ids for part in parts):
         parts = (_document_start(vocabulary), *parts)
@@ -152,6 +154,19 @@ def _bos(vocabulary: Vocabulary) -> tuple[Part, ...]:
     if vocabulary.bos_id is None or not vocabulary.add_bos:
         return ()
     return (Part("bos", (vocabulary.bos_id,)),)
+
+
+def _separator(layout: Layout, vocabulary: Vocabulary) -> tuple[Part, ...]:
+    """The token that stood before a document in training, for text that is a document's head.
+
+    Without it the first token takes its place, and what follows is guessed badly: 1.3 bits a
+    token worse over the first four (SmolLM2, code). A model whose file names it as BOS and says
+    that none is wanted gets none (F2).
+    """
+    token_id = vocabulary.special_id("<|endoftext|>")
+    if layout.name != "plain" or token_id is None or token_id == vocabulary.bos_id:
+        return ()
+    return (Part("bos", (token_id,)),)
 
 
 def _document_start(vocabulary: Vocabulary) -> Part:

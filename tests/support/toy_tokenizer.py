@@ -21,7 +21,8 @@ QWEN_CONTROLS = (
 class ToyTokenizer:
     """Ids 0 to 255 are the bytes, then come `words`, then `controls`; encodes longest match first.
 
-    `n_encoded` counts the bytes that `encode` was given.
+    `bos` is added by the vocabulary, `named_bos` only named. `n_encoded` counts the bytes that
+    `encode` was given.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class ToyTokenizer:
         controls: Sequence[str] = QWEN_CONTROLS,
         *,
         bos: str | None = None,
+        named_bos: str | None = "<|endoftext|>",
         fim_ids: dict[str, int] | None = None,
         control_kind: TokenKind = TokenKind.CONTROL,
     ) -> None:
@@ -43,7 +45,7 @@ class ToyTokenizer:
             [*pieces, *(text.encode() if is_visible else b"" for text in controls)],
             kinds=[*[TokenKind.NORMAL] * n_text, *[control_kind] * len(controls)],
             texts=[*(piece.decode("latin-1") for piece in pieces), *controls],
-            bos_id=None if bos is None else self.id_of[bos],
+            bos_id=self.id_of.get(bos or named_bos or ""),
             eos_id=self.id_of.get("<|endoftext|>"),
             eog_ids=frozenset(self.id_of[t] for t in ("<|endoftext|>",) if t in self.id_of),
             add_bos=bos is not None,

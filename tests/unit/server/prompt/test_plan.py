@@ -106,6 +106,19 @@ def test_f2_bos_stands_first_once_where_the_vocabulary_wants_it() -> None:
         assert planned.segments[0] == ("bos", 1)
 
 
+def test_a_documents_head_has_the_separator_before_it_where_a_model_knows_one() -> None:
+    toy = ToyTokenizer(named_bos=None)
+    planned = plan(CompletionRequest("x = 1\ny"), toy)
+    assert list(planned.kept_ids) == toy.ids("<|endoftext|>", "x = 1\ny")
+    assert toy.id_of["<|endoftext|>"] not in plan(hole("x = ", "\n"), toy).kept_ids
+
+
+def test_a_documents_middle_has_no_separator_before_it() -> None:
+    toy = ToyTokenizer(named_bos=None)
+    planned = plan(CompletionRequest("x = 1\n" * 5000), toy)
+    assert toy.id_of["<|endoftext|>"] not in planned.kept_ids
+
+
 def test_f2_no_bos_where_the_vocabulary_wants_none() -> None:
     toy = ToyTokenizer(WORDS)
     assert list(plan(CompletionRequest("ab"), toy).kept_ids) == toy.ids("ab")
