@@ -30,6 +30,8 @@ POLL_LOADING_S = 0.02
 POLL_READY_S = 1.0
 # How long open requests may go on after a request to stop.
 DRAIN_S = 5
+# Longer than the pauses of who types: an editor's next request finds its connection still open.
+KEEP_ALIVE_S = 75
 COMMAND = (sys.executable, "-m", "suture.server.worker")
 
 
@@ -63,12 +65,13 @@ def main(build: Callable[[Settings], ServedCompleter]) -> int:
     settings = Settings.model_validate(order["settings"])
     try:
         completer = build(settings)
-        completer.start()
-        try:
-            with socket.socket(fileno=order["fd"]) as listener:
-                asyncio.run(_Worker(completer, settings, listener).run())
-        finally:
-            completer.close()
+        with socket.socket(fileno=order["fd"]) as listener:
+            worker = _Worker(completer, settings, listener)
+            completer.start()
+            try:
+                asyncio.run(worker.run())
+            finally:
+                completer.close()
     except SutureError as error:
         print(f"suture: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         return exits.SETUP if isinstance(error, SetupError) else exits.FAILURE
@@ -90,13 +93,10 @@ class _Worker:
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=DRAIN_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )
-        try:
-            config.load()
-        except OSError as error:  # ssl.SSLError is one
-            raise SetupError(f"--tls-cert, --tls-key: {error.strerror or error}") from None
         self._server = uvicorn.Server(config)
 
     async def run(self) -> None:

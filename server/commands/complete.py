@@ -21,7 +21,7 @@ from typing import Any
 
 from suture.server.client import Absent, Client, ServerFailure, Stranger, Suture, parse_events
 from suture.server.commands import exits
-from suture.server.commands.cursor import Cursor, read_cursor, read_text
+from suture.server.commands.cursor import Cursor, read_cursor, read_text, sendable
 from suture.server.commands.diff import unified_diff
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, with_model_file
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--server", metavar="URL", help="ask this server, and no other")
     where.add_argument("--local", action="store_true", help="load the model in this process")
     parser.add_argument("-n", type=_count, default=1, metavar="N", help="candidates, as JSON lines")
-    parser.add_argument("--max-tokens", type=_tokens, default=DEFAULT_MAX_TOKENS, metavar="N")
+    parser.add_argument("--max-tokens", type=_number, default=DEFAULT_MAX_TOKENS, metavar="N")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--stream", action="store_true", help="print text as it comes")
     how.add_argument("--json", action="store_true", help="print the whole answer")
@@ -62,14 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_CANDIDATES:
+    n = _number(text)
+    if not 1 <= n <= MAX_CANDIDATES:
         raise argparse.ArgumentTypeError(f"must be from 1 to {MAX_CANDIDATES}")
-    return int(text)
+    return n
 
 
-def _tokens(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError("must be a number of tokens")
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError("must be a number")
     return int(text)
 
 
@@ -95,7 +96,9 @@ def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:
     body: Json = {
         "input_prefix": cursor.prefix,
         "input_suffix": cursor.suffix,
-        "input_extra": [{"filename": name, "text": read_text(Path(name))} for name in args.extra],
+        "input_extra": [
+            {"filename": sendable(name), "text": read_text(Path(name))} for name in args.extra
+        ],
         "n_predict": args.max_tokens,
         "temperature": 0,
         "path": cursor.path,
@@ -110,12 +113,13 @@ def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:
 def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> Ask:
     """Whom to ask; what it holds open is closed with `stack`."""
     if not args.local:
-        url = args.server or settings.server or server_url(settings)
+        explicit = args.server is not None
+        url = args.server if explicit else settings.server or server_url(settings)
         client = stack.enter_context(Client(url, _first_key(settings), _trust(settings)))
         found = client.identify()
         if isinstance(found, Suture) and _serves(found, args):
             return lambda body: when_loaded(client, body)
-        if args.server:
+        if explicit:
             raise ServerFailure(f"{url}: {_why_not(found)}")
         if not isinstance(found, Absent):
             print(f"suture: {url} has {_why_not(found)}: completing locally", file=sys.stderr)
@@ -207,7 +211,7 @@ def one(ask: Ask, body: Json, cursor: Cursor, args: argparse.Namespace) -> int:
         _write(json.dumps(answer, ensure_ascii=False) + "\n")
     elif args.diff:
         edit = answer["suture"]["edit"]
-        name = cursor.path or "stdin"
+        name = (cursor.path or "stdin").lstrip("/")
         _write(unified_diff(cursor.prefix, cursor.suffix, edit["text"], edit["delete_after"], name))
     elif not args.stream:
         _write(answer["content"])
@@ -230,9 +234,9 @@ def _complete(ask: Ask, body: Json, tell: Callable[[str], None] | None) -> Json:
     texts: list[str] = []
     last: Json = {}
     for last in ask(body):
-        texts.append(last["content"])
+        texts.append(last.get("content", ""))
         if tell is not None:
-            tell(last["content"])
+            tell(texts[-1])
     if not last.get("stop"):
         raise ServerFailure("the answer broke off")
     return last | {"content": "".join(texts)}

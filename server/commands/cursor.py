@@ -36,8 +36,12 @@ def read_cursor(target: str, stdin: bytes | None) -> Cursor:
         raise SetupError(f"expected FILE:LINE:COL or -, not {target!r}")
     path = match["file"]
     prefix, suffix = split_at(read_text(Path(path)), int(match["line"]), int(match["col"]), path)
-    # A path that is not UTF-8 cannot be sent, and helps the model no less with a mark in it.
-    return Cursor(prefix, suffix, os.fsencode(path).decode("utf-8", "replace"))
+    return Cursor(prefix, suffix, sendable(path))
+
+
+def sendable(path: str) -> str:
+    """`path` as text: one that is not UTF-8 helps the model no less with a mark in it."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def read_text(path: Path) -> str:

@@ -41,7 +41,7 @@ def with_model_file(settings: Settings) -> Settings:
     """`settings` with the model's file as `model`; pulls it if it is not here yet."""
     progress = progress_on(sys.stderr)
     path = resolve_model(settings.model, catalog_of(settings), settings.model_store, progress)
-    return settings.model_copy(update={"model": str(path)})
+    return settings.model_copy(update={"model": str(path.absolute())})
 
 
 def require_llama_cpp() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import errno
-import os
 import socket
+import ssl
 
 from suture.server.client import Client, Suture
 from suture.server.commands.complete import server_url
@@ -72,12 +72,18 @@ def check_exposure(settings: Settings) -> None:
 
 
 def check_tls(settings: Settings) -> None:
-    """Raise `SetupError` where certificate or key is missing."""
-    if (settings.tls_cert is None) != (settings.tls_key is None):
+    """Raise `SetupError` where certificate and key cannot be served with."""
+    cert, key = settings.tls_cert, settings.tls_key
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
         raise SetupError("--tls-cert and --tls-key go together")
-    for flag, path in (("--tls-cert", settings.tls_cert), ("--tls-key", settings.tls_key)):
-        if path is not None and not os.access(path, os.R_OK):
-            raise SetupError(f"{flag}: {path}: cannot be read")
+    try:
+        # An encrypted key would ask the terminal; nobody sits before a server.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise SetupError(f"--tls-cert {cert}, --tls-key {key}: {error}") from None
 
 
 def bind(settings: Settings) -> socket.socket:

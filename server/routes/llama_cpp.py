@@ -1,9 +1,6 @@
 """llama.cpp's dialect: `POST /infill` and `GET /health`.
 
-The text before the cursor is `input_prefix` + `prompt`. Sampling defaults are llama-server's. Its
-`samplers` list says which of them apply: one that is not named is off. `infill`, which keeps only
-near-certain continuations and is in every editor plugin's list, is not built; greedy is nearest
-to it, and is what such a list gets unless it names `temperature`.
+The text before the cursor is `input_prefix` + `prompt`. Sampling defaults are llama-server's.
 
 Accepted without effect, as they only concern speed or slots: `cache_prompt`, `n_cache_reuse`,
 `id_slot`, `t_max_prompt_ms`, `timings_per_token`, `n_keep`, and `n_indent` until shaping has it.
@@ -17,7 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,43 +39,12 @@ from suture.server.routes.fields import (
     Text,
     check_token_id,
 )
+from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
 from suture.server.settings import Settings
 from suture.server.sse import encode_json, event
 
 DEFAULTS = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 
-SAMPLER_LETTERS = {
-    "e": "penalties",
-    "d": "dry",
-    "s": "top_n_sigma",
-    "k": "top_k",
-    "y": "typ_p",
-    "p": "top_p",
-    "m": "min_p",
-    "t": "temperature",
-    "x": "xtc",
-    "i": "infill",
-    "a": "adaptive_p",
-}
-# llama-server knows samplers by these names too.
-SAMPLER_ALIASES = {
-    "top-k": "top_k",
-    "top-p": "top_p",
-    "nucleus": "top_p",
-    "typical-p": "typ_p",
-    "typical": "typ_p",
-    "typ-p": "typ_p",
-    "typ": "typ_p",
-    "min-p": "min_p",
-    "temp": "temperature",
-    "top-n-sigma": "top_n_sigma",
-}
-_OFF: dict[str, dict[str, Any]] = {
-    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
-    "top_k": {"top_k": 0},
-    "top_p": {"top_p": 1.0},
-    "min_p": {"min_p": 0.0},
-}
 _STOP_TYPES: dict[FinishReason, str] = {"stop": "word", "eos": "eos", "suffix": "eos"}
 _ERROR_TYPES = {
     401: "authentication_error",
@@ -87,45 +53,6 @@ _ERROR_TYPES = {
     501: "not_supported_error",
     503: "unavailable_error",
 }
-
-
-def _samplers(value: Any) -> Any:
-    if isinstance(value, str):
-        value = [SAMPLER_LETTERS.get(letter, "") for letter in value]
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError("must be an array of names of samplers")
-    names = [SAMPLER_ALIASES.get(name, name) for name in value]
-    if not set(names) <= set(SAMPLER_LETTERS.values()):
-        raise ValueError("must name samplers of " + ", ".join(SAMPLER_LETTERS.values()))
-    return names
-
-
-def _logit_bias(value: Any) -> Any:
-    """`[[id, bias], ...]` or `{"id": bias, ...}`, where `false` bans."""
-    pairs = list(value.items()) if isinstance(value, dict) else value
-    if not isinstance(pairs, list) or not all(
-        isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
-    ):
-        raise ValueError("must be an array of pairs [token id, bias]")
-    return [(_token_id(token), _bias(bias)) for token, bias in pairs]
-
-
-def _token_id(token: Any) -> int:
-    if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 10:
-        return int(token)
-    if isinstance(token, str):
-        raise ValueError("by text is not supported yet: token ids only")
-    if type(token) is not int or abs(token) > MAX_INT:
-        raise ValueError("must have integers as token ids")
-    return token
-
-
-def _bias(bias: Any) -> float:
-    if bias is False:
-        return -math.inf
-    if type(bias) not in (int, float) or not -1e30 <= bias <= 1e30:
-        raise ValueError("must have numbers, or false, as biases")
-    return float(bias)
 
 
 class ExtraChunk(BaseModel):
@@ -170,10 +97,8 @@ class InfillBody(ExtensionFields, SamplingFields):
     max_tokens: Annotated[Integer, Field(ge=-1)] | None = None
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
-    samplers: Annotated[list[str], BeforeValidator(_samplers)] | None = None
-    logit_bias: Annotated[list[tuple[int, float]], BeforeValidator(_logit_bias)] = Field(
-        default_factory=list
-    )
+    samplers: SamplerNames | None = None
+    logit_bias: LogitBias = Field(default_factory=list)
     response_fields: list[Text] = Field(default_factory=list)
     t_max_predict_ms: Number = 0
     t_max_prompt_ms: Number = 0
@@ -212,14 +137,7 @@ class InfillBody(ExtensionFields, SamplingFields):
             for token_id, bias in self.logit_bias
         )
         params = replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases)
-        if self.samplers is None:
-            return params
-        for name, off in _OFF.items():
-            if name not in self.samplers:
-                params = replace(params, **off)
-        if "temperature" not in self.samplers:
-            params = replace(params, temperature=0.0 if "infill" in self.samplers else 1.0)
-        return params
+        return params if self.samplers is None else only_listed(params, self.samplers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,16 @@ def test_flags_of_the_request_are_sent(file: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_file_names_that_are_not_utf8_are_sent_with_a_mark(tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py")
+    Path(odd).write_text("x")
+    fake = FakeCompleter()
+    with serving(fake) as url:
+        assert cli.main(["complete", f"{odd}:1:2", "--server", url, "--extra", odd]) == 0
+    marked = f"{tmp_path}/\ufffd.py"
+    assert fake.requests[0].path == fake.requests[0].extra[0].path == marked
+
+
 def test_json_prints_the_whole_answer(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving(FakeCompleter(says("range(3)", ""))) as url:
         assert cli.main(["complete", f"{file}:1:10", "--server", url, "--json"]) == 0
@@ -234,7 +244,9 @@ def test_a_server_that_was_named_must_be_there(
 ) -> None:
     for url in ("http://127.0.0.1:9", "127.0.0.1:9", "ftp://x", "http://[", ""):
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3, url
-        assert capfd.readouterr().err.count("\n") == 1
+        err = capfd.readouterr().err
+        assert err.startswith(f"suture: {url}: ") and "internal" not in err
+        assert err.count("\n") == 1
 
 
 def test_a_key_is_sent(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,11 +6,19 @@ import json
 import math
 from typing import get_args
 
+import httpx2
 import pytest
 
 from support.fake_completer import MODEL, FakeCompleter, says
 from support.http_server import Json, client, events, serving
-from suture.server.errors import EngineError, InfillUnsupported, Loading, QueueFull
+from suture.server.errors import (
+    EngineError,
+    InfillUnsupported,
+    Loading,
+    QueueFull,
+    SutureError,
+    Unavailable,
+)
 from suture.server.request import (
     CompletionChunk,
     CompletionResult,
@@ -230,12 +238,18 @@ def test_infinite_logprobs_are_null() -> None:
     assert healing["logprob"] is None and healing["tv_bound"] is None
 
 
-@pytest.mark.parametrize("finish", get_args(FinishReason))
-def test_every_finish_is_200_with_the_text_so_far(finish: FinishReason) -> None:
+def test_every_finish_is_200_with_the_text_so_far() -> None:
+    completer = FakeCompleter()
+    with serving(completer) as url, client(url) as http:
+        for finish in get_args(FinishReason):
+            check_finish(finish, completer, http)
+
+
+def check_finish(finish: FinishReason, completer: FakeCompleter, http: httpx2.Client) -> None:
     last = CompletionChunk("", result=CompletionResult(finish, reason="DEADLINE"))
-    with serving(FakeCompleter(says("so far", finish=last))) as url, client(url) as http:
-        infill = http.post("/infill", json=INFILL)
-        completion = http.post("/v1/completions", json=COMPLETION)
+    completer.script = says("so far", finish=last)
+    infill = http.post("/infill", json=INFILL)
+    completion = http.post("/v1/completions", json=COMPLETION)
     assert infill.status_code == completion.status_code == 200
     assert infill.json()["content"] == "so far"
     assert infill.json()["suture"]["finish"] == finish
@@ -245,30 +259,32 @@ def test_every_finish_is_200_with_the_text_so_far(finish: FinishReason) -> None:
     assert infill.json()["stop_type"] in (("word", "eos") if natural else ("limit",))
 
 
+ERRORS: list[tuple[SutureError, int, str]] = [
+    (Loading("Loading model"), 503, "unavailable_error"),
+    (QueueFull("too many requests wait", 7), 503, "unavailable_error"),
+    (InfillUnsupported("Infill is not supported by this model: x"), 501, "not_supported_error"),
+    (EngineError("decode failed"), 500, "server_error"),
+]
+
+
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("error", "status", "kind"),
-    [
-        (Loading("Loading model"), 503, "unavailable_error"),
-        (QueueFull("too many requests wait", 7), 503, "unavailable_error"),
-        (InfillUnsupported("Infill is not supported by this model: x"), 501, "not_supported_error"),
-        (EngineError("decode failed"), 500, "server_error"),
-    ],
-)
 def test_d2_an_error_before_the_first_chunk_has_its_status_in_the_dialects_shape(
-    stream: bool, error: Exception, status: int, kind: str
+    stream: bool,
 ) -> None:
-    with serving(FakeCompleter([error])) as url, client(url) as http:
-        infill = http.post("/infill", json=INFILL | {"stream": stream})
-        completion = http.post("/v1/completions", json=COMPLETION | {"stream": stream})
-    assert infill.status_code == completion.status_code == status
-    message = str(error)
-    assert infill.json() == {"error": {"code": status, "message": message, "type": kind}}
-    assert completion.json()["error"]["message"] == message
-    assert completion.json()["error"].keys() == {"message", "type", "param", "code"}
-    if status == 503:
-        retry_after = str(getattr(error, "retry_after", None))
-        assert infill.headers["retry-after"] == completion.headers["retry-after"] == retry_after
+    completer = FakeCompleter()
+    with serving(completer) as url, client(url) as http:
+        for error, status, kind in ERRORS:
+            completer.script = [error]
+            infill = http.post("/infill", json=INFILL | {"stream": stream})
+            completion = http.post("/v1/completions", json=COMPLETION | {"stream": stream})
+            assert infill.status_code == completion.status_code == status
+            said = {"code": status, "message": str(error), "type": kind}
+            assert infill.json() == {"error": said}
+            assert completion.json()["error"]["message"] == str(error)
+            assert completion.json()["error"].keys() == {"message", "type", "param", "code"}
+            retry_after = str(error.retry_after) if isinstance(error, Unavailable) else None
+            assert infill.headers.get("retry-after") == retry_after
+            assert completion.headers.get("retry-after") == retry_after
 
 
 def test_d2_an_error_after_the_first_chunk_is_the_streams_last_event() -> None:
@@ -310,15 +326,15 @@ def test_a_file_of_ten_megabytes_works_and_a_body_beyond_the_limit_is_413() -> N
     assert huge.json()["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"nul", b"\xff", b'{"a": NaN}', b"[" * 100_000])
-def test_a_body_that_is_no_json_object_is_a_400_in_the_dialects_shape(raw: bytes) -> None:
+def test_a_body_that_is_no_json_object_is_a_400_in_the_dialects_shape() -> None:
     with serving(FakeCompleter()) as url, client(url) as http:
-        infill = http.post("/infill", content=raw)
-        completion = http.post("/v1/completions", content=raw)
-    assert infill.status_code == completion.status_code == 400
-    assert infill.json()["error"]["code"] == 400
-    assert "param" in completion.json()["error"]
-    assert "\n" not in infill.json()["error"]["message"]
+        for raw in (b"", b"{", b"nul", b"\xff", b'{"a": NaN}', b"[" * 100_000):
+            infill = http.post("/infill", content=raw)
+            completion = http.post("/v1/completions", content=raw)
+            assert infill.status_code == completion.status_code == 400
+            assert infill.json()["error"]["code"] == 400
+            assert "param" in completion.json()["error"]
+            assert "\n" not in infill.json()["error"]["message"]
 
 
 def test_wrong_routes_and_methods_answer_in_the_dialect_of_their_path() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,36 +17,38 @@ import pytest
 
 from support.fake_completer import FakeCompleter
 from support.http_server import client, serving, settings
+from suture.server import cli
 from suture.server.commands import serve
 from suture.server.errors import SetupError
 from suture.server.worker import start_worker
 
 TESTS = Path(__file__).parents[1]
+CERT, KEY = (TESTS / "support" / "tls" / name for name in ("cert.pem", "key.pem"))
 FAKE_WORKER = (sys.executable, str(TESTS / "support" / "fake_worker.py"))
 
 # What `serve` does once the model's file is found, in a process of its own.
 SERVE = """
-import sys
+import json, sys
 from suture.server.commands import serve
 from suture.server.supervisor import Supervisor
 from suture.server.worker import start_worker
 from support.http_server import settings
-at = settings(port=0)
+at = settings(port=0, **json.loads(sys.argv[1]))
 with serve.bind(at) as listener:
     serve.listen(listener, at)
-    command = sys.argv[1:]
+    command = sys.argv[2:]
     sys.exit(Supervisor(lambda: start_worker(listener, at, command), pauses_s=(0.1, 0.1)).run())
 """
 
 
 @contextmanager
-def served(kind: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(kind: str = "", **flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A serving process and its URL, once it says that it listens."""
-    process = start(kind)
+    process = start(kind, **flags)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:"), line
+        assert line.startswith("listening on http"), line
         yield process, line.split()[-1]
     finally:
         if process.poll() is None:
@@ -53,10 +56,10 @@ def served(kind: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate(timeout=20)
 
 
-def start(kind: str) -> subprocess.Popen[str]:
+def start(kind: str, **flags: str) -> subprocess.Popen[str]:
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS)])}
     return subprocess.Popen(
-        [sys.executable, "-c", SERVE, *FAKE_WORKER, kind],
+        [sys.executable, "-c", SERVE, json.dumps(flags), *FAKE_WORKER, kind],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -159,11 +162,29 @@ def test_a_network_is_not_served_by_accident(host: str, tmp_path: Path) -> None:
     serve.check_exposure(settings(host=host, api_key_file=keys))
 
 
-def test_certificate_and_key_go_together_and_must_be_there(tmp_path: Path) -> None:
+def test_certificate_and_key_go_together_and_must_fit(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="go together"):
-        serve.check_tls(settings(tls_cert="/c"))
-    with pytest.raises(SetupError, match="--tls-cert: /nonexistent/c: cannot be read"):
-        serve.check_tls(settings(tls_cert="/nonexistent/c", tls_key="/nonexistent/k"))
+        serve.check_tls(settings(tls_cert=CERT))
+    with pytest.raises(SetupError, match="No such file"):
+        serve.check_tls(settings(tls_cert=CERT, tls_key=tmp_path / "missing"))
+    with pytest.raises(SetupError, match="--tls-key"):
+        serve.check_tls(settings(tls_cert=CERT, tls_key=CERT))
+    serve.check_tls(settings(tls_cert=CERT, tls_key=KEY))
+    serve.check_tls(settings())
+
+
+def test_tls_is_served_and_trusted_by_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    with served("", tls_cert=str(CERT), tls_key=str(KEY)) as (_, url):
+        assert url.startswith("https://")
+        monkeypatch.setenv("SUTURE_TLS_CERT", str(CERT))
+        monkeypatch.setenv("SUTURE_PORT", url.rsplit(":", 1)[1])
+        assert cli.main(["complete", f"{CERT}:1:1"]) == 0
+        assert capfd.readouterr() == ("range(3)", "")
+        monkeypatch.delenv("SUTURE_TLS_CERT")
+        assert cli.main(["complete", f"{CERT}:1:1", "--server", url]) == 3
 
 
 def test_an_address_that_is_not_ours_is_one_line() -> None:

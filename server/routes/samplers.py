@@ -1,0 +1,103 @@
+"""llama-server's `samplers` and `logit_bias`.
+
+The list says which samplers apply: one that is not named is off, whatever its field says.
+`infill`, which keeps only near-certain continuations and is in every editor plugin's list, is not
+built; greedy is nearest to it, and is what such a list gets unless it names `temperature`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from suture.server.request import SamplingParams
+from suture.server.routes.fields import MAX_INT
+
+_LETTERS = {
+    "e": "penalties",
+    "d": "dry",
+    "s": "top_n_sigma",
+    "k": "top_k",
+    "y": "typ_p",
+    "p": "top_p",
+    "m": "min_p",
+    "t": "temperature",
+    "x": "xtc",
+    "i": "infill",
+    "a": "adaptive_p",
+}
+# llama-server knows samplers by these names too.
+_ALIASES = {
+    "top-k": "top_k",
+    "top-p": "top_p",
+    "nucleus": "top_p",
+    "typical-p": "typ_p",
+    "typical": "typ_p",
+    "typ-p": "typ_p",
+    "typ": "typ_p",
+    "min-p": "min_p",
+    "temp": "temperature",
+    "top-n-sigma": "top_n_sigma",
+}
+_OFF: dict[str, dict[str, Any]] = {
+    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+}
+
+
+def only_listed(params: SamplingParams, names: list[str]) -> SamplingParams:
+    """`params` with every sampler off that `names` has not."""
+    for name, off in _OFF.items():
+        if name not in names:
+            params = replace(params, **off)
+    if "temperature" not in names:
+        params = replace(params, temperature=0.0 if "infill" in names else 1.0)
+    return params
+
+
+def _samplers(value: Any) -> Any:
+    if isinstance(value, str):
+        value = [_LETTERS.get(letter, "") for letter in value]
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("must be an array of names of samplers")
+    names = [_ALIASES.get(name, name) for name in value]
+    if not set(names) <= set(_LETTERS.values()):
+        raise ValueError("must name samplers of " + ", ".join(_LETTERS.values()))
+    return names
+
+
+def _logit_bias(value: Any) -> Any:
+    """`[[id, bias], ...]` or `{"id": bias, ...}`, where `false` bans."""
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
+    ):
+        raise ValueError("must be an array of pairs [token id, bias]")
+    return [(_token_id(token), _bias(bias)) for token, bias in pairs]
+
+
+def _token_id(token: Any) -> int:
+    if isinstance(token, str) and token.isascii() and token.isdigit() and len(token) < 10:
+        return int(token)
+    if isinstance(token, str):
+        raise ValueError("by text is not supported yet: token ids only")
+    if type(token) is not int or abs(token) > MAX_INT:
+        raise ValueError("must have integers as token ids")
+    return token
+
+
+def _bias(bias: Any) -> float:
+    if bias is False:
+        return -math.inf
+    if type(bias) not in (int, float) or not -1e30 <= bias <= 1e30:
+        raise ValueError("must have numbers, or false, as biases")
+    return float(bias)
+
+
+SamplerNames = Annotated[list[str], BeforeValidator(_samplers)]
+LogitBias = Annotated[list[tuple[int, float]], BeforeValidator(_logit_bias)]
