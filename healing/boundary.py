@@ -53,7 +53,8 @@ class Boundary:
 def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> Boundary:
     """Gives back the shortest tail before which no continuation changes the tokens.
 
-    Nothing is given back at a clean boundary, where no token extends any tail of the segment.
+    Nothing is given back at a clean boundary, where no token extends any tail of the segment; but
+    final blanks are where the split between them depends on what follows.
     Calls `encode` at most twice. Raises `BoundaryError` where the tokens do not spell the text.
     """
     tokenized = _Tokenized(segment, encode, vocabulary)
@@ -65,8 +66,6 @@ def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> B
     if len(segment) - tokenized.end_of(n_kept) > _SAFE_TAIL:
         longest = max(_SAFE_TAIL, _longest_extended_tail(segment, vocabulary))
         n_kept = max(n_kept, tokenized.count_before(len(segment) - longest))
-    if _is_clean(segment[tokenized.end_of(n_kept) :], vocabulary):
-        n_kept = len(tokenized.ids)
     return tokenized.keep(n_kept)
 
 
@@ -208,13 +207,6 @@ def _last_uncrossed(
 
 def _continues(segment: bytes, at: int) -> bool:
     return at < len(segment) and segment[at] & 0xC0 == 0x80
-
-
-def _is_clean(pending: bytes, vocabulary: Vocabulary) -> bool:
-    """Whether no token, drawable or added, extends any tail of `pending`."""
-    if _start_of_added_token(pending, vocabulary) < len(pending):
-        return False
-    return not any(vocabulary.extends_strictly(pending[at:]) for at in range(len(pending)))
 
 
 def _longest_extended_tail(segment: bytes, vocabulary: Vocabulary) -> int:

@@ -97,8 +97,10 @@ class TokenTransducer:
         vocabulary: Vocabulary,
         stops: Sequence[str] = (),
         special_tokens: Literal["skip", "show"] = "skip",
+        memo_entries: int = _MEMO_ENTRIES,
     ) -> None:
         self._vocabulary = vocabulary
+        self._memo_entries = memo_entries
         self._special_tokens = special_tokens
         self._stops = StopSet(stops)
         self._states: dict[tuple[int, bytes, OnStop], _State] = {}
@@ -134,7 +136,7 @@ class TokenTransducer:
     def take(self, state: _State, token_id: int) -> _Step:
         """The step that the token takes for the first time in this state; the state keeps it."""
         step = self.walk(state, self.piece_of(token_id))
-        if self._n_steps >= _MEMO_ENTRIES:
+        if self._n_steps >= self._memo_entries:
             self._forget()
         state[token_id] = step
         self._n_steps += 1

@@ -6,7 +6,7 @@ Each says by enumeration what its twin computes by index, automaton or proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 
 from suture.healing.boundary import Encode
@@ -42,6 +42,7 @@ def proper_prefix_ids(vocabulary: Vocabulary, pending: bytes) -> set[int]:
 # Healer
 
 
+@lru_cache(maxsize=4096)
 def is_coverable(vocabulary: Vocabulary, pending: bytes) -> bool:
     """Whether some tokens, the last of which may run over, spell `pending`."""
     return not pending or bool(allowed_ids(vocabulary, pending))
@@ -83,7 +84,8 @@ def character_prefixes() -> frozenset[bytes]:
 
 def incomplete_tail(data: bytes) -> int:
     """Length of the longest tail that may still become a character."""
-    return max((n for n in (1, 2, 3) if data[-n:] in character_prefixes()), default=0)
+    tails = (data[start:] for start in range(max(0, len(data) - 3), len(data)))
+    return max((len(tail) for tail in tails if tail in character_prefixes()), default=0)
 
 
 def held_bytes(data: bytes, stops: Sequence[str], on_stop: OnStop) -> int:

@@ -88,11 +88,11 @@ _VISIBLE_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 
 def control_ids(ids: Mapping[bytes, int], fim_ids: Mapping[str, int]) -> set[int]:
-    """Ids that are control tokens by their text, whatever their declared kind.
+    """Ids that are control tokens by their text or role, whatever their declared kind.
 
     A role of `fim_ids` that the file names explicitly is not looked for by text.
     """
-    by_role = _fim_ids_by_text(ids, fim_ids)
+    by_role = _fim_ids_by_text(ids, fim_ids) | dict(fim_ids)
     return set(by_role.values()) | set(_known(ids, _END_TEXTS).values()) - _not_ending(ids)
 
 
@@ -103,7 +103,7 @@ def visible_ids(ids: Mapping[bytes, int]) -> set[int]:
 
 def end_ids(ids: Mapping[bytes, int], fim_ids: Mapping[str, int]) -> set[int]:
     """Ids after which nothing of the completion follows, by their text."""
-    by_role = dict(_fim_ids_by_text(ids, fim_ids)) | dict(fim_ids)
+    by_role = _fim_ids_by_text(ids, fim_ids) | dict(fim_ids)
     ending = {by_role[role] for role in _ENDING_FIM_ROLES if role in by_role}
     return ending | set(_known(ids, _END_TEXTS).values()) - _not_ending(ids)
 
