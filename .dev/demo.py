@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
+
 from suture.server.commands.pull import with_model_file
 from suture.server.errors import SutureError
 from suture.server.local import LocalCompleter, local_completer

@@ -149,9 +149,8 @@ def _port(settings: Settings) -> Finding:
         return Finding("ok", f"{url}: nothing runs there yet")
     if isinstance(found, Suture):
         status = found.status
-        return Finding(
-            "ok", f"{url}: suture {status['suture']}, {status.get('state')}, pid {status.get('pid')}"
-        )
+        which = f"suture {status['suture']}, {status.get('state')}, pid {status.get('pid')}"
+        return Finding("ok", f"{url}: {which}")
     return Finding("problem", f"{url}: {found.what}", "stop it, or choose another --port")
 
 

@@ -20,8 +20,7 @@ PROMPT = b"def count(path):\n    with open(path) as file:\n        return"
 
 def evaluate(engine: LlamaEngine, sequence: SequenceId, tree: TokenTree) -> Logits:
     [rows] = engine.evaluate([(sequence, tree)])
-    copied: Logits = rows.copy()
-    return copied
+    return rows.copy()
 
 
 def prompted(engine: LlamaEngine, piece: bytes = PROMPT) -> SequenceId:
@@ -38,7 +37,8 @@ def row_after(engine: LlamaEngine, tokens: Iterable[int]) -> Logits:
     sequence = engine.open()
     rows = evaluate(engine, sequence, TokenTree.chain(list(tokens)))
     engine.release(sequence)
-    return rows[0]
+    row: Logits = rows[0]
+    return row
 
 
 def close_to(left: Logits, right: Logits) -> bool:
