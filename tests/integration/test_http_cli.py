@@ -316,12 +316,6 @@ def test_models_lists_the_catalogue(tmp_path: Path, capfd: pytest.CaptureFixture
     assert cli.main(["models", "--models", str(tmp_path / "missing")]) == 2
 
 
-def test_doctor_shows_versions_and_settings(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["doctor"]) == 0
-    out = capfd.readouterr().out
-    assert "python 3." in out and "healing = exact" in out
-
-
 def test_without_llama_cpp_it_says_what_to_install(
     file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
