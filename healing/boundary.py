@@ -78,9 +78,13 @@ def fixed_boundary(
 
 
 def uncut_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> Boundary:
-    """Gives back nothing but an unfinished character at the end."""
-    tokenized = _Tokenized(segment, encode, vocabulary)
-    return tokenized.keep(len(tokenized.ids))
+    """Gives back nothing but an unfinished character at the end.
+
+    Never fails: where the others raise `BoundaryError`, this one is left.
+    """
+    n_whole = len(segment) - incomplete_tail(segment)
+    kept_ids = tuple(encode(segment[:n_whole])) if n_whole else ()
+    return Boundary(kept_ids, segment[n_whole:], 0)
 
 
 class _Tokenized:
@@ -118,7 +122,7 @@ class _Tokenized:
 
         Tokenizers split added tokens out of the text before they look at anything else.
         """
-        added = set(self._vocabulary.added_pieces.values())
+        added = self._vocabulary.added_ids
         for n_kept in range(len(self.ids), self.count_before(at_least), -1):
             if self.ids[n_kept - 1] in added:
                 return self.end_of(n_kept)
@@ -219,9 +223,7 @@ def _longest_extended_tail(segment: bytes, vocabulary: Vocabulary) -> int:
 
 def _start_of_added_token(segment: bytes, vocabulary: Vocabulary) -> int:
     """Where the segment's tail may be the beginning of an added token; its end if it may not."""
-    pieces = vocabulary.added_pieces
-    for length in range(min(len(segment), max(map(len, pieces), default=0)), 0, -1):
-        tail = segment[len(segment) - length :]
-        if any(len(piece) > length and piece.startswith(tail) for piece in pieces):
+    for length in range(min(len(segment), vocabulary.max_added_bytes), 0, -1):
+        if vocabulary.added_extends(segment[len(segment) - length :]):
             return len(segment) - length
     return len(segment)

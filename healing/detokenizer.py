@@ -30,7 +30,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, TypeAlias
 
 from suture.healing.stops import StopSet
 from suture.healing.utf8 import incomplete_tail
@@ -67,21 +67,26 @@ class _State(dict[int, "_Step"]):
         return self._transducer.take(self, token_id)
 
 
-class _Step(NamedTuple):
-    """What a token does in a state: text sent, the state after it, the stop it completes."""
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What most steps do not have: bytes held, a stop string (its index, else -1), and text
+    that has fewer UTF-16 units than bytes."""
 
-    text: str
-    state: _State
     n_held: int
-    n_bytes: int
-    n_utf16: int
     stop: int
+    n_utf16_saved: int
+
+
+# What a token does in a state: the text sent, the state after it, the text's length in bytes, and
+# the event if there is one. A plain tuple and one test, because this is all that a token costs.
+_Step: TypeAlias = tuple[str, _State, int, _Event | None]
 
 
 def _step(sent: bytes, state: _State, stop: int = -1) -> _Step:
     text = sent.decode("utf-8", "replace")
-    n_utf16 = len(text.encode("utf-16-le")) // 2
-    return _Step(text, state, len(state.held), len(text.encode()), n_utf16, stop)
+    n_bytes = len(text.encode())
+    event = _Event(len(state.held), stop, n_bytes - len(text.encode("utf-16-le")) // 2)
+    return text, state, n_bytes, None if event == _Event(0, -1, 0) else event
 
 
 class TokenTransducer:
@@ -227,7 +232,7 @@ class Detokenizer:
         self.held_steps = 0
         self.held_max_bytes = 0
         self.text_bytes = 0
-        self.text_utf16 = 0
+        self._n_utf16_saved = 0
 
     @property
     def stopped(self) -> bool:
@@ -243,6 +248,11 @@ class Detokenizer:
     def held_bytes(self) -> int:
         """Bytes read and not sent."""
         return len(self._state.held)
+
+    @property
+    def text_utf16(self) -> int:
+        """UTF-16 units of the text sent."""
+        return self.text_bytes - self._n_utf16_saved
 
     @property
     def incomplete(self) -> bool:
@@ -261,15 +271,10 @@ class Detokenizer:
             return ""
         else:
             step = self._first_step(token_id)
-        text, self._state, n_held, n_bytes, n_utf16, stop = step
-        if n_held:
-            self.held_steps += 1
-            self.held_max_bytes = max(self.held_max_bytes, n_held)
+        text, self._state, n_bytes, event = step
         self.text_bytes += n_bytes
-        self.text_utf16 += n_utf16
-        if stop >= 0:
-            self._stop = stop
-            self._end()
+        if event is not None:
+            self._note(event)
         return text
 
     def flush(self) -> str:
@@ -281,14 +286,15 @@ class Detokenizer:
         held = self._state.held
         if self._on_incomplete == "drop":
             held = held[: len(held) - incomplete_tail(held)]
-        rest = _step(held, self._state)
-        self.text_bytes += rest.n_bytes
-        self.text_utf16 += rest.n_utf16
-        return rest.text
+        text = held.decode("utf-8", "replace")
+        n_bytes = len(text.encode())
+        self.text_bytes += n_bytes
+        self._n_utf16_saved += n_bytes - len(text.encode("utf-16-le")) // 2
+        return text
 
     def snapshot(self) -> Snapshot:
         """The present state, cheap to take and to keep."""
-        counters = (self.held_steps, self.held_max_bytes, self.text_bytes, self.text_utf16)
+        counters = (self.held_steps, self.held_max_bytes, self.text_bytes, self._n_utf16_saved)
         return Snapshot(
             self._state, self._n_skip, self._n_tokens, self._stop, self._ended, counters
         )
@@ -299,7 +305,8 @@ class Detokenizer:
         self._n_tokens, self._stop = snapshot.n_tokens, snapshot.stop
         self._ended = snapshot.ended
         self._is_plain = self._is_past_first() and not self._ended
-        self.held_steps, self.held_max_bytes, self.text_bytes, self.text_utf16 = snapshot.counters
+        self.held_steps, self.held_max_bytes = snapshot.counters[:2]
+        self.text_bytes, self._n_utf16_saved = snapshot.counters[2:]
 
     def _first_step(self, token_id: int) -> _Step:
         """A step while healed bytes are skipped or stop strings do not count yet."""
@@ -308,12 +315,21 @@ class Detokenizer:
         self._n_skip -= n_healed
         if n_healed and n_healed == len(piece):
             self._is_plain = self._is_past_first()
-            return _step(b"", self._state)
+            return "", self._state, 0, None
         self._n_tokens += 1
         self._is_plain = self._is_past_first()
         if self._n_tokens < self._min_tokens:
             return self._transducer.walk_past_stops(self._state, piece[n_healed:])
         return self._transducer.walk(self._state, piece[n_healed:])
+
+    def _note(self, event: _Event) -> None:
+        self._n_utf16_saved += event.n_utf16_saved
+        if event.n_held:
+            self.held_steps += 1
+            self.held_max_bytes = max(self.held_max_bytes, event.n_held)
+        if event.stop >= 0:
+            self._stop = event.stop
+            self._end()
 
     def _is_past_first(self) -> bool:
         """Whether no healed bytes are left to skip, and stop strings count from the next token."""

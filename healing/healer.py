@@ -29,7 +29,7 @@ class HealingError(ValueError):
     """A token may not come here, or no tokens spell the pending bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
     """The allowed tokens: ranks ``lo`` to ``hi`` (exclusive), and some shorter tokens' ids."""
 

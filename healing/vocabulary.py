@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ class Vocabulary:
         self.add_bos = add_bos
         self.model = model
         self.pretokenizer = pretokenizer
-        self.fim_ids = dict(fim_ids or {})
+        self.fim_ids: Mapping[str, int] = MappingProxyType(dict(fim_ids or {}))
         self._index()
 
     def _index(self) -> None:
@@ -103,6 +104,9 @@ class Vocabulary:
         self.max_piece_bytes = max(map(len, self._keys), default=0)
         self.single_bytes = frozenset(b for b in range(256) if self._ranks(bytes([b])))
         self._added = {pieces[i]: i for i in added}
+        self._added_keys = sorted(self._added)
+        self.added_ids = frozenset(added)
+        self.max_added_bytes = max(map(len, self._added_keys), default=0)
         self._specials = {
             self.text_of(token_id): token_id
             for token_id in self._ids_of_kind(TokenKind.CONTROL, TokenKind.USER_DEFINED)
@@ -198,10 +202,10 @@ class Vocabulary:
         ranks = [rank for ranks in ranges for rank in ranks]
         return self.sorted_ids[ranks] if ranks else self.sorted_ids[:0]
 
-    @property
-    def added_pieces(self) -> Mapping[bytes, int]:
-        """Pieces of the user-defined tokens: tokenizers split them out before anything else."""
-        return self._added
+    def added_extends(self, prefix: bytes) -> bool:
+        """Whether some added token is longer than `prefix` and starts with it."""
+        at = bisect_right(self._added_keys, prefix)
+        return at < len(self._added_keys) and self._added_keys[at].startswith(prefix)
 
     def _ranks(self, piece: bytes) -> range:
         low = bisect_left(self._keys, piece)

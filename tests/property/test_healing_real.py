@@ -29,10 +29,10 @@ pytestmark = pytest.mark.model
 Real = tuple[Vocabulary, Encode]
 SOURCES = sorted(Path(suture.healing.__file__).parent.glob("*.py"))
 TYPED = {
-    "const userNa": b" userNa",
     "    retu": b" retu",
-    "import nump": b" nump",
     "def is_palindro": b"palindro",
+    "an intermed": b" intermed",
+    "from collections impor": b" impor",
 }
 FORCED = "我很感谢你的热情 👩‍👩‍👧‍👦 မင်္ဂလာပါ"
 RELAXED = settings(

@@ -39,12 +39,16 @@ def test_searches_equal_a_scan_of_all_tokens(name: str, data: st.DataObject) -> 
         assert vocabulary.extends_strictly(query) == any(
             vocabulary.bytes_of(i) != query for i in extending
         )
+        assert vocabulary.added_extends(query) == any(
+            vocabulary.bytes_of(i).startswith(query) and vocabulary.bytes_of(i) != query
+            for i in vocabulary.added_ids
+        )
         prefixes = vocabulary.proper_prefixes(query).tolist()
         assert set(prefixes) == reference.proper_prefix_ids(vocabulary, query)
         longest = max(
             (len(vocabulary.bytes_of(i)) for i in [*prefixes, *vocabulary.ids_of(query)]), default=0
         )
-        if query not in vocabulary.added_pieces:
+        if vocabulary.added_ids.isdisjoint(vocabulary.ids_of(query)):
             assert vocabulary.longest_prefix(query) == longest
 
 

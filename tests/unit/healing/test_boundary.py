@@ -136,6 +136,9 @@ def test_a_tokenizer_that_changes_the_text_is_refused() -> None:
 
     with pytest.raises(BoundaryError):
         stable_boundary(b"ab", lambda segment: [0], vocabulary)
+    with pytest.raises(BoundaryError):
+        fixed_boundary(b"ab", 1, lambda segment: [0], vocabulary)
+    assert uncut_boundary(b"ab", lambda segment: [0], vocabulary).kept_ids == (0,)
 
 
 def test_a_beginning_added_token_stays_open() -> None:
