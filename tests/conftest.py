@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from suture.healing import Vocabulary
@@ -16,6 +17,10 @@ from suture.server.models.catalog import Catalog
 from suture.server.models.progress import progress_on
 from suture.server.models.resolve import resolve_model
 from suture.server.settings import load_settings
+
+# These machines are shared: an example's time says nothing.
+hypothesis.settings.register_profile("suture", deadline=None)
+hypothesis.settings.load_profile("suture")
 
 SMALL = "smollm2-135m"
 CODER = "qwen2.5-coder-1.5b"

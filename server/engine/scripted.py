@@ -26,14 +26,11 @@ def speaking_model(vocabulary: Vocabulary, text: bytes) -> Model:
     Where the tokens before are not the beginning of `text`, or are all of it, it ends.
     """
     end = vocabulary.eos_id if vocabulary.eos_id is not None else 0
-    pieces = [(vocabulary.bytes_of(i), i) for i in vocabulary.sorted_ids.tolist()]
 
     def next_token(so_far: bytes) -> int:
-        if not text.startswith(so_far) or so_far == text:
-            return end
         rest = text[len(so_far) :]
-        fitting = [(len(piece), -i) for piece, i in pieces if piece and rest.startswith(piece)]
-        return -max(fitting)[1] if fitting else end
+        n = vocabulary.longest_prefix(rest) if text.startswith(so_far) else 0
+        return vocabulary.ids_of(rest[:n])[0] if n else end
 
     def logits(tokens: Sequence[int]) -> Logits:
         row = np.zeros(vocabulary.n_vocab, np.float32)

@@ -45,7 +45,7 @@ class ExtensionFields(RequestBody):
     skip_special_tokens: bool = True
     detokenize: bool = True
     return_tokens: bool = False
-    on_incomplete: OnIncomplete = "replace"
+    on_incomplete: OnIncomplete | None = None
 
     @property
     def wants_token_ids(self) -> bool:
@@ -53,7 +53,11 @@ class ExtensionFields(RequestBody):
         return self.return_tokens or not self.detokenize
 
     def extension(self, settings: Settings, model: ModelInfo, max_tokens: int) -> dict[str, Any]:
-        """These fields as arguments of a `CompletionRequest`."""
+        """These fields as arguments of a `CompletionRequest`, but for what a route decides.
+
+        That is `shape`, and `on_incomplete`: half a character is damage in a source file, and a
+        replacement character a fair sign of it elsewhere.
+        """
         if self.min_tokens > max_tokens:
             message = f'"min_tokens" must be at most {max_tokens}, the tokens asked for'
             raise InvalidRequest(message, "min_tokens")
@@ -76,7 +80,6 @@ class ExtensionFields(RequestBody):
             "skip_special_tokens": self.skip_special_tokens,
             "detokenize": self.detokenize,
             "return_tokens": self.return_tokens,
-            "on_incomplete": self.on_incomplete,
         }
 
 

@@ -119,6 +119,7 @@ class InfillBody(ExtensionFields, SamplingFields):
             infill=True,
             extra=tuple(ExtraText(chunk.text, chunk.filename) for chunk in self.input_extra),
             shape=self.shape or "auto",
+            on_incomplete=self.on_incomplete or "drop",
             sampling=self._sampling(model),
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),

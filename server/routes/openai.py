@@ -111,6 +111,7 @@ class CompletionsBody(ExtensionFields, SamplingFields):
             suffix=self.suffix,
             infill=bool(self.suffix),
             shape=self.shape or ("auto" if self.suffix else "raw"),
+            on_incomplete=self.on_incomplete or ("drop" if self.suffix else "replace"),
             sampling=replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),

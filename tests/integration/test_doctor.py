@@ -10,6 +10,7 @@ import pytest
 
 from suture.server import cli
 from suture.server.engine import libllama
+from suture.server.errors import SetupError
 from suture.server.settings import load_settings
 
 
@@ -59,7 +60,7 @@ def test_a_missing_build_is_a_problem(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, port: str
 ) -> None:
     def missing() -> libllama.LibraryReport:
-        raise libllama.SetupError("llama-cpp-python is not installed")
+        raise SetupError("llama-cpp-python is not installed")
 
     monkeypatch.setattr(libllama, "inspect", missing)
     status, out = doctor(capfd, "--port", port)

@@ -34,6 +34,7 @@ def toy_vocabulary() -> Vocabulary:
         [*PIECES, *(text.encode() for text in SPECIALS)],
         kinds=[TokenKind.NORMAL] * n + [TokenKind.CONTROL] * len(SPECIALS),
         n_vocab=n + len(SPECIALS) + PADDING,
+        bos_id=n,
         eos_id=n,
         eog_ids=frozenset({n, n + 1, n + 5, n + 6, n + 7}),
     )
