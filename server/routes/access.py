@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suture.server.errors import RequestError
-from suture.server.routes.delivery import Dialect, error_response
+from suture.server.routes.delivery import CALLER, Dialect, error_response
 from suture.server.settings import Settings, read_api_keys
 
 # Probes must see whether we live without holding a key.
@@ -75,12 +75,15 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        headers = Headers(scope=scope)
         try:
-            self._check(Headers(scope=scope), scope["path"])
+            self._check(headers, scope["path"])
         except RequestError as error:
             await error_response(self._dialect_of(scope["path"]), error)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            return
+        if self._key_digests:
+            scope[CALLER] = _digest(headers.get("authorization", "")).hex()
+        await self._app(scope, receive, send)
 
     def _check(self, headers: Headers, path: str) -> None:
         if not self._serves(host_name(headers.get("host", ""))):

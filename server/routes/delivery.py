@@ -77,6 +77,10 @@ class Dialect(Protocol):
         ...
 
 
+# The key of an ASGI scope under which the caller is named; no key, no name.
+CALLER = "suture.caller"
+
+
 class CompletionRoute:
     """ASGI endpoint that answers completions in one dialect."""
 
@@ -89,7 +93,7 @@ class CompletionRoute:
         stream = EventStream(send)
         try:
             body = await read_json(Request(scope, receive))
-            asked = self._dialect.parse(body, self._settings, self._completer.model)
+            asked = _scoped(self._dialect.parse(body, self._settings, self._completer.model), scope)
             await while_connected(receive, self._deliver(asked, stream, scope, receive, send))
         except ClientDisconnect:
             return
@@ -112,6 +116,15 @@ class CompletionRoute:
             else:
                 body = encode_json(asked.answer.whole(await collect(chunks)))
                 await Response(body, media_type="application/json")(scope, receive, send)
+
+
+def _scoped(asked: Asked, scope: Scope) -> Asked:
+    """The same, its session the caller's own: two keys may use one name."""
+    request = asked.request
+    if request.session is None:
+        return asked
+    session = f"{scope.get(CALLER, '')}/{request.session}"
+    return replace(asked, request=replace(request, session=session))
 
 
 async def collect(chunks: AsyncGenerator[CompletionChunk, None]) -> Completed:
