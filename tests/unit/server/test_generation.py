@@ -1,0 +1,196 @@
+"""The loop of one request, driven by hand over the scripted engine: no thread, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.toy import SPECIALS, special, toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.protocol import Logits
+from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
+from suture.server.request import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionResult,
+    SamplingParams,
+)
+
+VOCABULARY = toy_vocabulary()
+NOISE = random_model(VOCABULARY.n_vocab)
+
+
+def run(model: Model, request: CompletionRequest) -> list[CompletionChunk]:
+    """All chunks of a request, evaluated as the scheduler would."""
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    generation = toy_generation(request, engine)
+    sequence = engine.open()
+    chunks: list[CompletionChunk] = []
+    while not generation.finished:
+        tree = generation.tree(len(engine.tokens(sequence)))
+        [rows] = engine.evaluate([(sequence, tree)])
+        engine.commit(sequence, len(tree) - 1)
+        chunk = generation.feed(rows)
+        if chunk is not None:
+            chunks.append(chunk)
+    return chunks
+
+
+def complete(model: Model, request: CompletionRequest) -> tuple[str, CompletionResult]:
+    chunks = run(model, request)
+    result = chunks[-1].result
+    assert result is not None and all(chunk.result is None for chunk in chunks[:-1])
+    return "".join(chunk.text for chunk in chunks), result
+
+
+def says(text: bytes) -> Model:
+    return speaking_model(VOCABULARY, text)
+
+
+def insists_on(token_id: int, otherwise: Model) -> Model:
+    """A model that wants nothing as much as one token."""
+
+    def logits(tokens: Sequence[int]) -> Logits:
+        row = otherwise(tokens).copy()
+        row[token_id] = 100.0
+        return row
+
+    return logits
+
+
+PLAIN = CompletionRequest("def x =", max_tokens=50)
+TEXT = b"def x = (me)\n\nreturn x\n"
+
+
+def test_a_stop_string_ends_the_text_before_it() -> None:
+    text, result = complete(says(TEXT), replace(PLAIN, stop=("return",)))
+    assert (text, result.finish, result.stop_match) == (" (me)\n\n", "stop", "return")
+
+
+def test_a_stop_string_may_be_kept() -> None:
+    text, _ = complete(says(TEXT), replace(PLAIN, stop=("return",), include_stop=True))
+    assert text == " (me)\n\nreturn"
+
+
+def test_no_stop_before_min_tokens() -> None:
+    request = replace(PLAIN, stop=("m", "x"), min_tokens=4)
+    text, result = complete(says(TEXT), request)
+    assert text == " (me)\n\nreturn " and result.stop_match == "x"
+
+
+def test_no_end_before_min_tokens() -> None:
+    request = replace(PLAIN, min_tokens=5, max_tokens=9)
+    _, early = complete(insists_on(special("<|endoftext|>"), NOISE), request)
+    assert (early.finish, early.completion_tokens) == ("eos", 6)
+
+
+def test_ignore_eos_goes_on_to_the_limit() -> None:
+    request = replace(PLAIN, ignore_eos=True, max_tokens=9)
+    model = insists_on(special("<|endoftext|>"), NOISE)
+    text, result = complete(model, request)
+    assert (result.finish, result.completion_tokens) == ("length", 9) and text
+
+
+@pytest.mark.parametrize("name", SPECIALS[:-1])
+def test_what_ends_the_text_is_not_shown(name: str) -> None:
+    """As in llama.cpp#9606 and llama.vim#90, where sentinels reached the editor."""
+    for request in (PLAIN, replace(PLAIN, infill=True, suffix="\n")):
+        text, result = complete(insists_on(special(name), NOISE), request)
+        assert (text, result.finish, result.reason) == ("", "eos", "EMPTY")
+
+
+def test_a_special_token_named_as_stop_string_ends_the_text() -> None:
+    """As in llama.cpp#6772: its text alone never shows, so it never matched."""
+    request = replace(PLAIN, stop=("<|im_start|>",))
+    text, result = complete(insists_on(special("<|im_start|>"), NOISE), request)
+    assert (text, result.finish) == ("", "eos")
+
+
+def test_special_tokens_are_shown_on_request() -> None:
+    request = replace(PLAIN, skip_special_tokens=False, max_tokens=2)
+    text, _ = complete(insists_on(special("<|im_start|>"), NOISE), request)
+    assert text == "<|im_start|>" * 2
+
+
+def test_a_stop_token_id_ends_the_text() -> None:
+    request = replace(PLAIN, stop_token_ids=(ord("m"),))
+    assert complete(says(b"def x = (m!)"), request)[0] == " ("
+    assert complete(says(b"def x = (m!)"), request)[1].finish == "stop"
+    kept = replace(request, include_stop=True)
+    assert complete(says(b"def x = (m!)"), kept)[0] == " (m"
+
+
+def test_one_line_ends_before_its_line_end() -> None:
+    text, result = complete(says(TEXT), replace(PLAIN, shape="line"))
+    assert (text, result.finish) == (" (me)", "stop")
+
+
+def test_without_detokenizing_there_are_only_ids() -> None:
+    chunks = run(says(TEXT), replace(PLAIN, detokenize=False, stop=("return",)))
+    assert all(chunk.text == "" for chunk in chunks)
+    ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
+    said = b"".join(VOCABULARY.bytes_of(token_id) for token_id in ids)
+    assert said == TEXT.removeprefix(b"def x =")
+
+
+def test_ids_are_all_tokens_and_the_healed_ones_too() -> None:
+    chunks = run(says(b"const userName = x"), CompletionRequest("const userNa", max_tokens=3))
+    ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
+    assert b"".join(map(VOCABULARY.bytes_of, ids)).startswith(b" userName")
+
+
+def test_the_first_text_does_not_wait_for_the_interval() -> None:
+    chunks = run(says(b"def x" + b"y" * 20), CompletionRequest("def x", stream_interval=6))
+    assert [len(chunk.text) for chunk in chunks if chunk.text] == [1, 6, 6, 6, 1]
+
+
+@given(st.integers(1, 9), st.integers(0, 5), st.booleans())
+def test_the_interval_changes_no_text(interval: int, seed: int, sampled: bool) -> None:
+    sampling = SamplingParams(temperature=1.0 if sampled else 0.0, seed=seed)
+    request = CompletionRequest("def x", max_tokens=12, sampling=sampling, stop=("zz", "\n"))
+    model = random_model(VOCABULARY.n_vocab, seed)
+    every = complete(model, request)
+    spaced = complete(model, replace(request, stream_interval=interval))
+    assert every == spaced
+
+
+@given(
+    st.text("constuserName =()\né🎉", max_size=20),
+    st.integers(0, 50),
+    st.floats(0, 2),
+    st.sampled_from([None, 1, 2, 8]),
+)
+def test_h1_h2_whatever_the_model_wants_the_given_back_bytes_come_again(
+    prefix: str, seed: int, temperature: float, give_back: int | None
+) -> None:
+    sampling = SamplingParams(temperature=temperature, top_k=1, min_p=0.9, seed=seed)
+    request = CompletionRequest(prefix, max_tokens=4, sampling=sampling, give_back=give_back)
+    engine = ScriptedEngine(VOCABULARY, toy_encode, NOISE)
+    kept = b"".join(map(VOCABULARY.bytes_of, toy_generation(request, engine).prompt_ids))
+    wants_to_end = insists_on(special("<|im_end|>"), random_model(VOCABULARY.n_vocab, seed))
+    chunks = run(wants_to_end, request)
+    ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
+    whole = kept + b"".join(map(VOCABULARY.bytes_of, ids))
+    assert whole.startswith(prefix.encode())
+    text = "".join(chunk.text for chunk in chunks)
+    assert whole.removeprefix(prefix.encode()).decode("utf-8", "replace") == text
+
+
+def test_the_healing_report_scores_what_the_model_believed() -> None:
+    row = np.zeros(VOCABULARY.n_vocab, np.float32)
+    row[toy_encode(b" userName")[0]] = 5.0
+    request = CompletionRequest("const userNa", max_tokens=1)
+    _, result = complete(lambda tokens: row.copy(), request)
+    expected = 5.0 - np.log(np.exp(5.0) + VOCABULARY.n_vocab - 1)
+    assert result.healing.logprob == pytest.approx(expected)
+    assert result.healing.nodes == 1
+
+
+def test_a_logit_bias_bans_a_token() -> None:
+    sampling = SamplingParams(logit_bias=((ord("("), -np.inf),))
+    text, _ = complete(says(TEXT), replace(PLAIN, max_tokens=3, sampling=sampling))
+    assert "(" not in text
