@@ -36,8 +36,8 @@ def test_no_bare_package_name_is_importable(tmp_path: Path) -> None:
 
 
 def test_the_wheel_has_the_packages_the_models_and_no_links(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
-    subprocess.run(build, check=True, capture_output=True)
+    options = ("--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT))
+    subprocess.run([sys.executable, "-m", "build", *options], check=True, capture_output=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         names = wheel.namelist()
         assert wheel.read("suture/server/models/models.txt") == (ROOT / "models.txt").read_bytes()
