@@ -36,6 +36,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
+	@$(BIN)/mypy .dev/demo.py .dev/llama_wheel.py
 	@$(BIN)/lint-imports
 
 fix: setup
@@ -43,6 +44,7 @@ fix: setup
 	@$(BIN)/ruff format .
 
 bench: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:

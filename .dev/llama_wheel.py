@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from pathlib import Path
 from typing import NoReturn
 
@@ -200,6 +199,8 @@ def cpu_features() -> str:
 
 
 def pinned_version() -> str:
+    import tomllib  # an older Python has to get as far as being told that it is too old
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = [pin for pin in project["optional-dependencies"]["local"] if "llama" in pin]
     return str(pins[0].split("==")[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
@@ -125,7 +126,8 @@ def _job(request: CompletionRequest, generation: Generation) -> tuple[Job, Answe
     answer: Answer = asyncio.Queue()
 
     def emit(item: CompletionChunk | SutureError) -> None:
-        if not loop.is_closed():
+        # A loop that has been closed meanwhile has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(answer.put_nowait, item)
 
     return Job(generation, emit, request.deadline_ms), answer

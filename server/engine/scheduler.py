@@ -214,7 +214,12 @@ class _Runner:
         generation = job.generation
         self._reuse(generation)
         while not generation.finished:
-            rows = self._evaluate(job, generation.tree(self._n_committed))
+            tree = generation.tree(self._n_committed)
+            if self._n_committed + len(tree) > self._engine.n_ctx:
+                # Healed tokens came on top of what the plan made room for.
+                self._emit(job, clock, generation.finish("length"))
+                return
+            rows = self._evaluate(job, tree)
             clock.token_drawn()
             chunk = generation.feed(rows)
             if chunk is not None:
