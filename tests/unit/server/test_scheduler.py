@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -252,6 +253,20 @@ def test_zero_tokens_only_warm_the_cache(start: Start) -> None:
     text, result = running.complete(CompletionRequest("def x =", max_tokens=0))
     assert (text, result.completion_tokens, result.reason) == ("", 0, None)
     assert running.complete(CompletionRequest("def x ="))[1].prompt.evaluated == 1
+
+
+def test_a_context_that_fills_up_ends_the_text() -> None:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, random_model(VOCABULARY.n_vocab), n_ctx=96)
+    running = Running(engine)
+    request = CompletionRequest("def x", max_tokens=10, ignore_eos=True)
+    generation = toy_generation(request, engine)
+    generation._plan = replace(generation._plan, max_tokens=1000)  # more than there is room for
+    answers: queue.Queue[object] = queue.Queue()
+    running.scheduler.submit(Job(generation, answers.put))
+    _, result = collect(answers)
+    assert result.finish == "length"
+    assert result.prompt.tokens + result.completion_tokens == 96 + 1
+    running.scheduler.close()
 
 
 def test_closing_answers_everybody() -> None:
