@@ -58,8 +58,8 @@ def make_venv(folder: Path) -> None:
             f"Python 3.11 or newer is needed, this is {platform.python_version()}: "
             "try `make PYTHON=python3.12 ...`"
         )
-    if (folder / "bin" / "python").exists():
-        return
+    if has_pip(folder / "bin" / "python"):
+        return  # one that was interrupted before pip was in it is made again
     print(f"Making the environment {folder}", flush=True)
     made = subprocess.run(
         [sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True
@@ -70,6 +70,11 @@ def make_venv(folder: Path) -> None:
             "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv\n"
             + (made.stderr or made.stdout).strip()
         )
+
+
+def has_pip(python: Path) -> bool:
+    command = [str(python), "-m", "pip", "--version"]
+    return python.exists() and subprocess.run(command, capture_output=True).returncode == 0
 
 
 def install() -> None:

@@ -38,7 +38,7 @@ _SAFE_TAIL = 48
 
 
 class BoundaryError(ValueError):
-    """The tokens of the segment do not spell the segment: the tokenizer is not lossless."""
+    """The tokens do not spell the end of the segment: the vocabulary lacks bytes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> B
 
     Nothing is given back at a clean boundary, where no token extends any tail of the segment; but
     final blanks are where the split between them depends on what follows.
-    Calls `encode` at most twice. Raises `BoundaryError` where the tokens do not spell the text.
+    Calls `encode` at most twice. Raises `BoundaryError` where what would be given back, or stands
+    after it, has bytes that the tokens do not spell; such bytes farther up do not matter.
     """
     tokenized = _Tokenized(segment, encode, vocabulary)
     cuts = _cuts(segment, tokenized, vocabulary)
@@ -97,12 +98,7 @@ class _Tokenized:
         whole = segment[: len(segment) - incomplete_tail(segment)]
         self.ids = tuple(encode(whole)) if whole else ()
         pieces = [vocabulary.bytes_of(token_id) for token_id in self.ids]
-        spelled = b"".join(pieces)
-        # SentencePiece puts a space before the text; it belongs to no byte of the segment.
-        n_prefix = len(spelled) - len(whole)
-        if spelled != b" " * n_prefix + whole or n_prefix > 1:
-            raise BoundaryError("the tokenizer does not give the text back byte for byte")
-        self._ends = [end - n_prefix for end in accumulate(map(len, pieces))]
+        self._ends, self._n_unspelled = _token_ends(whole, pieces)
 
     def end_of(self, n_kept: int) -> int:
         """The byte at which the first `n_kept` tokens end."""
@@ -136,8 +132,32 @@ class _Tokenized:
         return tuple(self._encode(kept)) == self.ids[since:n_kept]
 
     def keep(self, n_kept: int) -> Boundary:
-        pending = self._segment[self.end_of(n_kept) :]
+        end = self.end_of(n_kept)
+        if end < self._n_unspelled:
+            raise BoundaryError(f"the vocabulary cannot spell byte {self._n_unspelled - 1}")
+        pending = self._segment[end:]
         return Boundary(self.ids[:n_kept], pending, len(self.ids) - n_kept)
+
+
+def _token_ends(whole: bytes, pieces: Sequence[bytes]) -> tuple[list[int], int]:
+    """Where each token ends in the text, and up to which byte the tokens do not spell it.
+
+    llama.cpp drops bytes that a vocabulary has no token for; ends before such a byte are unknown
+    and said to be right after it.
+    """
+    spelled = b"".join(pieces)
+    # SentencePiece puts a space before the text; it belongs to no byte of the segment.
+    n_prefix = len(spelled) - len(whole)
+    if n_prefix in (0, 1) and spelled == b" " * n_prefix + whole:
+        return [end - n_prefix for end in accumulate(map(len, pieces))], 0
+    ends = [0] * len(pieces)
+    end = len(whole)
+    for index in reversed(range(len(pieces))):
+        ends[index] = end
+        if not whole.endswith(pieces[index], 0, end):
+            return [end] * index + ends[index:], end
+        end -= len(pieces[index])
+    return ends, end
 
 
 def _cuts(segment: bytes, tokenized: _Tokenized, vocabulary: Vocabulary) -> list[int]:

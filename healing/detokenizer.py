@@ -123,9 +123,9 @@ class TokenTransducer:
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """Special tokens whose own text is a stop string: the text alone would never show it."""
+        """Tokens without bytes whose own text is a stop string: the bytes alone never show it."""
         special_ids = map(self._vocabulary.special_id, self.stops)
-        return frozenset(token_id for token_id in special_ids if token_id is not None)
+        return frozenset(i for i in special_ids if i is not None and not self.piece_of(i))
 
     def piece_of(self, token_id: int) -> bytes:
         """The bytes that the token adds. Raises `IndexError` outside the vocabulary."""

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_MAX_STOPS = 64
-_MAX_BYTES = 4096
+MAX_STOPS = 128
+MAX_STOP_BYTES = 8192
 
 
 class StopSet:
     """The automaton of some stop strings; state 0 has read nothing of any.
 
-    Raises `ValueError` for an empty stop string, one with a lone surrogate, more than 64, or more
-    than 4 KiB of them.
+    Raises `ValueError` for an empty stop string, one with a lone surrogate, more than 128, or
+    more than 8 KiB of them.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = tuple(dict.fromkeys(stops))
         patterns = [_pattern(stop) for stop in self.stops]
-        if len(patterns) > _MAX_STOPS or sum(map(len, patterns)) > _MAX_BYTES:
-            raise ValueError(f"stop strings are limited to {_MAX_STOPS} and {_MAX_BYTES} bytes")
+        if len(patterns) > MAX_STOPS or sum(map(len, patterns)) > MAX_STOP_BYTES:
+            raise ValueError(f"stop strings are limited to {MAX_STOPS} and {MAX_STOP_BYTES} bytes")
         children, depths = _trie(patterns)
         self.rows, fails = _rows(children)
         # Per state: the stop that is complete there (the longest), else -1.

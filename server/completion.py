@@ -7,6 +7,7 @@ import collections
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Literal
 
 from suture.healing import TokenTransducer, Vocabulary
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
@@ -16,7 +17,7 @@ from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.errors import SutureError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
-from suture.server.prompt.plan import PromptPlan, plan_prompt
+from suture.server.prompt.plan import plan_prompt
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.sessions import Sessions
 
@@ -42,6 +43,7 @@ class Completions:
         self._encoding = EncodingThread()
         self._transducers = TransducerCache()
         self._sessions: Sessions[Job] = Sessions()
+        self._n_preparing = 0
 
     async def complete(
         self, request: CompletionRequest, model: LoadedModel
@@ -54,13 +56,16 @@ class Completions:
         if not self._arrives_in_time(request):
             yield _SUPERSEDED
             return
-        plan = await self._encoding.run(lambda: _plan(request, model))
-        generation = self._generation(request, plan, model.engine.vocabulary)
-        job, answer = _job(request, generation)
-        if not self._attach(request, job):
-            yield _SUPERSEDED
-            return
-        self._scheduler.submit(job)
+        try:
+            generation = await self._prepare(request, model)
+            job, answer = _job(request, generation)
+            if not self._attach(request, job):
+                yield _SUPERSEDED
+                return
+            self._scheduler.submit(job)
+        except SutureError:
+            self._retract(request)
+            raise
         try:
             async for chunk in _chunks(answer):
                 yield chunk
@@ -72,11 +77,23 @@ class Completions:
     def close(self) -> None:
         self._encoding.close()
 
-    def _generation(
-        self, request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
-    ) -> Generation:
-        transducer = self._transducers.get(vocabulary, request)
-        return Generation(request, plan, vocabulary, transducer)
+    async def _prepare(self, request: CompletionRequest, model: LoadedModel) -> Generation:
+        """The planned generation. A full queue is noticed before any work is done for it."""
+        self._scheduler.check_room(self._n_preparing)
+        self._n_preparing += 1
+        try:
+            return await self._encoding.run(lambda: self._generation(request, model))
+        finally:
+            self._n_preparing -= 1
+
+    def _generation(self, request: CompletionRequest, model: LoadedModel) -> Generation:
+        """Plan the prompt and build what the loop needs; on the encoding thread."""
+        engine = model.engine
+        plan = plan_prompt(request, engine.vocabulary, model.family, engine.encode, model.budget)
+        transducer = self._transducers.get(
+            engine.vocabulary, stop_strings(request, plan), special_tokens(request)
+        )
+        return Generation(request, plan, engine.vocabulary, transducer)
 
     def _arrives_in_time(self, request: CompletionRequest) -> bool:
         """Whether no newer request of its session has come; what runs for an older one ends."""
@@ -89,6 +106,10 @@ class Completions:
             self._scheduler.cancel(before, "superseded")
         return True
 
+    def _retract(self, request: CompletionRequest) -> None:
+        if request.session is not None and request.seq is not None:
+            self._sessions.retract(request.session, request.seq)
+
     def _attach(self, request: CompletionRequest, job: Job) -> bool:
         if request.session is None or request.seq is None:
             return True
@@ -96,28 +117,34 @@ class Completions:
 
 
 class TransducerCache:
-    """The transducers of the last few stop sets: warm from a session's second request on."""
+    """The transducers of the last few stop sets: warm from a session's second request on.
 
-    def __init__(self, capacity: int = 64) -> None:
-        self._capacity = capacity
+    `max_stop_bytes` bounds the automata that are kept, which take some 2 kB a byte of stop
+    string. For one vocabulary, and one thread.
+    """
+
+    def __init__(self, max_stop_bytes: int = 8192, max_entries: int = 16) -> None:
+        self._max_stop_bytes = max_stop_bytes
+        self._max_entries = max_entries
         self._transducers: collections.OrderedDict[tuple[tuple[str, ...], str], TokenTransducer] = (
             collections.OrderedDict()
         )
 
-    def get(self, vocabulary: Vocabulary, request: CompletionRequest) -> TokenTransducer:
-        key = (stop_strings(request), special_tokens(request))
+    def get(
+        self, vocabulary: Vocabulary, stops: tuple[str, ...], special: Literal["skip", "show"]
+    ) -> TokenTransducer:
+        key = (stops, special)
         found = self._transducers.pop(key, None)
         if found is None:
-            found = TokenTransducer(vocabulary, stop_strings(request), special_tokens(request))
+            found = TokenTransducer(vocabulary, stops, special)
         self._transducers[key] = found
-        while len(self._transducers) > self._capacity:
+        while len(self._transducers) > 1 and self._is_over_its_bounds():
             self._transducers.popitem(last=False)
         return found
 
-
-def _plan(request: CompletionRequest, model: LoadedModel) -> PromptPlan:
-    engine = model.engine
-    return plan_prompt(request, engine.vocabulary, model.family, engine.encode, model.budget)
+    def _is_over_its_bounds(self) -> bool:
+        n_bytes = sum(len(stop.encode()) for stops, _ in self._transducers for stop in stops)
+        return n_bytes > self._max_stop_bytes or len(self._transducers) > self._max_entries
 
 
 def _job(request: CompletionRequest, generation: Generation) -> tuple[Job, Answer]:

@@ -25,4 +25,5 @@ class EncodingThread:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Wait for the work under way, which may be reading the vocabulary; drop the rest."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -11,7 +11,7 @@ from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
-from suture.server.errors import SetupError
+from suture.server.errors import Loading, SetupError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest
@@ -39,7 +39,7 @@ class LocalCompleter:
     def state(self) -> State:
         if self._scheduler.state == "loading":
             return "loading"
-        _ = self._scheduler.engine  # raises what loading failed with
+        self._ready()
         return "ready"
 
     def start(self) -> None:
@@ -51,9 +51,7 @@ class LocalCompleter:
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """As `Completions.complete`; raises `Loading` until the model is loaded."""
-        _ = self._scheduler.engine
-        assert self._loaded is not None
-        chunks = self._completions.complete(request, self._loaded)
+        chunks = self._completions.complete(request, self._ready())
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -71,7 +69,15 @@ class LocalCompleter:
             "prefill_tokens_per_s": round(self._prefill_tokens_per_s, 1),
         }
 
+    def _ready(self) -> LoadedModel:
+        """The loaded model. Raises `Loading`, or what loading or the engine failed with."""
+        self._scheduler.check_ready()
+        if self._loaded is None:
+            raise Loading("Loading model", retry_after=2)
+        return self._loaded
+
     def close(self) -> None:
+        # Planning reads the model's vocabulary: it has to end before the model is freed.
         self._completions.close()
         self._scheduler.close()
 
@@ -83,11 +89,22 @@ class LocalCompleter:
             n_threads=settings.threads or best_thread_count(),
             n_ctx=settings.ctx,
             n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
+            on_progress=lambda share: not self._scheduler.is_closed,
         )
+        try:
+            self._loaded = self._measure(engine)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    def _measure(self, engine: LlamaEngine) -> LoadedModel:
+        """Find out what the model can do and how fast it is here."""
         family = detect_family(engine.vocabulary, self._name)
         self._prefill_tokens_per_s = measure_prefill(engine)
-        budget = PromptBudget(engine.n_ctx, self._prefill_tokens_per_s, settings.first_text_ms)
-        self._loaded = LoadedModel(engine, family, budget)
+        budget = PromptBudget(
+            engine.n_ctx, self._prefill_tokens_per_s, self._settings.first_text_ms
+        )
         self._info = ModelInfo(
             name=self._name,
             path=str(self._path),
@@ -98,7 +115,7 @@ class LocalCompleter:
             fim=family is not None,
             family=family.name if family is not None else None,
         )
-        return engine
+        return LoadedModel(engine, family, budget)
 
 
 def build_completer(settings: Settings) -> LocalCompleter:

@@ -12,6 +12,7 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class _Session(Generic[T]):
     seq: int
+    before: int  # the number that `seq` replaced
     running: T | None
 
 
@@ -27,13 +28,20 @@ class Sessions(Generic[T]):
 
     def arrive(self, session: str, seq: int) -> bool:
         """Note a request that came; False if one with its number or a higher one came before."""
-        known = self._sessions.pop(session, None) or _Session[T](seq - 1, None)
+        known = self._sessions.pop(session, None) or _Session[T](seq - 1, seq - 1, None)
         self._sessions[session] = known
         while len(self._sessions) > self._capacity:
             self._sessions.popitem(last=False)
-        is_newest = seq > known.seq
-        known.seq = max(seq, known.seq)
-        return is_newest
+        if seq <= known.seq:
+            return False
+        known.before, known.seq = known.seq, seq
+        return True
+
+    def retract(self, session: str, seq: int) -> None:
+        """Take back a request that was refused before it ran: the same number may come again."""
+        known = self._sessions.get(session)
+        if known is not None and known.seq == seq:
+            known.seq = known.before
 
     def take_running(self, session: str) -> T | None:
         """What runs for the session, which is no longer the session's afterwards."""

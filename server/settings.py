@@ -14,7 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
 from suture.server.errors import SetupError
 from suture.server.request import Healing, Layout
@@ -44,6 +52,7 @@ def _word_or_int(word: str, low: int, high: int, what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 GiveBack = Annotated[
     Literal["stable"] | int, _word_or_int("stable", 1, 8, "a number of tokens from 1 to 8")
 ]
@@ -63,8 +72,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     model: str | None = None
-    models: Path | None = None
-    cache: Path
+    models: UserPath | None = None
+    cache: UserPath
     config_dir: Path
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8012
@@ -75,13 +84,20 @@ class Settings(BaseModel):
     give_back: GiveBack = "stable"
     layout: Layout = "auto"
     stream_interval: Annotated[int, Field(ge=1, le=1024)] = 1
-    api_key_file: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
+    api_key_file: UserPath | None = None
+    tls_cert: UserPath | None = None
+    tls_key: UserPath | None = None
     allow_host: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32
     server: str | None = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_booleans(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # which pydantic would take for 0 or 1
+            raise ValueError("must be a value, not true or false")
+        return value
 
     @property
     def model_store(self) -> Path:

@@ -79,7 +79,7 @@ class Supervisor:
             return exits.OK
         self._child = self._spawn()
         if self._stopping.is_set():  # the signal came while it was being started
-            self._child.terminate()
+            self._ask_to_stop(self._child)
         try:
             return self._child.wait()
         finally:
@@ -103,11 +103,14 @@ class Supervisor:
         self._stopped_by = number
         self._stopping.set()
         if child is not None:
-            child.terminate()
-            # Waiting happens in the main thread, without a timeout: idle, we never wake.
-            timer = threading.Timer(self._grace_s, child.kill)
-            timer.daemon = True
-            timer.start()
+            self._ask_to_stop(child)
+
+    def _ask_to_stop(self, child: Process) -> None:
+        child.terminate()
+        # Waiting happens in the main thread, without a timeout: idle, we never wake.
+        timer = threading.Timer(self._grace_s, child.kill)
+        timer.daemon = True
+        timer.start()
 
 
 _STOP_SIGNALS: tuple[Any, ...] = (signal.SIGTERM, signal.SIGINT)

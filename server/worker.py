@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 
 import uvicorn
@@ -85,6 +86,10 @@ class _Worker:
         self._completer = completer
         self._settings = settings
         self._listener = listener
+        # Read now: uvicorn closes the listener as soon as it is told to stop.
+        host, port = listener.getsockname()[:2]
+        scheme = "https" if settings.tls_cert else "http"
+        self._url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         config = uvicorn.Config(
             create_app(completer, settings),
             log_config=None,
@@ -125,10 +130,7 @@ class _Worker:
             raise
 
     def _announce(self) -> None:
-        scheme = "https" if self._settings.tls_cert else "http"
-        host, port = self._listener.getsockname()[:2]
-        host = f"[{host}]" if ":" in host else host
-        print(f"listening on {scheme}://{host}:{port}", flush=True)
+        print(f"listening on {self._url}", flush=True)
 
     def _on_stdin(self) -> None:
         if os.read(sys.stdin.fileno(), 4096):
@@ -136,8 +138,10 @@ class _Worker:
         loop = asyncio.get_running_loop()
         loop.remove_reader(sys.stdin.fileno())
         self._server.should_exit = True
-        # Nobody is left to kill us if draining hangs.
-        loop.call_later(2 * DRAIN_S, os._exit, exits.FAILURE)
+        # Nobody is left to kill us if draining or freeing the model hangs.
+        last_resort = threading.Timer(2 * DRAIN_S, os._exit, (exits.FAILURE,))
+        last_resort.daemon = True
+        last_resort.start()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Literal
 
 from suture.healing import Detokenizer, OnStop, TokenHealer, TokenTransducer, Vocabulary
+from suture.server.decoding.line_ends import LineEnds
 from suture.server.decoding.sampling import Logits, Sampler, log_probability
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
@@ -37,7 +38,7 @@ _REASONS: dict[FinishReason, str] = {
 class Generation:
     """The loop of one request over its prompt plan.
 
-    `transducer` must be one for this vocabulary, `stop_strings(request)` and `special_tokens`.
+    `transducer` must be one for this vocabulary, `stop_strings` and `special_tokens`.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class Generation:
         self._vocabulary = vocabulary
         self._tokens = list(plan.kept_ids)
         self._healer = TokenHealer(vocabulary, plan.pending)
-        self._stop_ids = _stop_ids(request, plan, vocabulary) | transducer.stop_ids
+        self._stop_texts = {i: vocabulary.text_of(i) for i in transducer.stop_ids}
+        self._stop_ids = _stop_ids(request, plan, vocabulary).union(self._stop_texts)
         self._sampler = Sampler(request.sampling, _banned_ids(request, vocabulary, self._stop_ids))
         self._detokenizer = Detokenizer(
             transducer,
@@ -66,9 +68,11 @@ class Generation:
         self._healing_steps = 0
         self._n_generated = 0
         self._n_reused = 0
-        self._has_text = False
-        self._pending_text: list[str] = []
-        self._pending_ids: list[int] = []
+        self._stop_match: str | None = None
+        self._line_ends = LineEnds(plan.windows.line_end)
+        self._has_sent = False
+        self._unsent_text: list[str] = []
+        self._unsent_ids: list[int] = []
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -87,8 +91,10 @@ class Generation:
         if self._plan.max_tokens == 0:
             return self.finish("length")
         token_id = self._draw(rows[-1])
-        if token_id in self._stop_ids:
+        is_new = self._is_new(token_id)
+        if is_new and token_id in self._stop_ids and not self._is_early:
             return self._stop_at(token_id)
+        self._n_generated += is_new
         self._accept(token_id)
         if self._detokenizer.stopped:
             return self.finish("stop")
@@ -107,8 +113,9 @@ class Generation:
         healing = not self._healer.done
         # Scored before biases and penalties change the row: it is the model's belief.
         raw = row.copy() if healing else row
-        early = self._n_generated < self._request.min_tokens
-        self._sampler.adjust(row, self._tokens, self._stop_ids if early else ())
+        # While healing, a stop id may be what the given-back bytes are said with.
+        banned = self._stop_ids if self._is_early and not healing else ()
+        self._sampler.adjust(row, self._tokens, banned)
         if not healing:
             return self._sampler.pick(row)
         token_ids, logits = self._healer.constraint().apply(row, self._vocabulary)
@@ -117,11 +124,13 @@ class Generation:
         self._healing_steps += 1
         return token_id
 
+    @property
+    def _is_early(self) -> bool:
+        return self._n_generated < self._request.min_tokens
+
     def _accept(self, token_id: int) -> None:
         self._tokens.append(token_id)
-        self._pending_ids.append(token_id)
-        if self._is_new(token_id):
-            self._n_generated += 1
+        self._unsent_ids.append(token_id)
         if self._request.detokenize:
             self._release(self._detokenizer.feed(token_id))
 
@@ -134,36 +143,46 @@ class Generation:
 
     def _stop_at(self, token_id: int) -> CompletionChunk:
         self._n_generated += 1
-        self._pending_ids.append(token_id)
+        self._unsent_ids.append(token_id)
+        if token_id in self._stop_texts:
+            return self._stop_at_text(self._stop_texts[token_id])
         if token_id not in self._request.stop_token_ids:
             return self.finish("eos")
         if self._request.include_stop and self._request.detokenize:
             self._release(self._detokenizer.feed(token_id))
         return self.finish("stop")
 
+    def _stop_at_text(self, text: str) -> CompletionChunk:
+        """End at a special token whose text is a stop string; as bytes it would never show."""
+        self._stop_match = text
+        self._release(self._detokenizer.flush())
+        if self._request.include_stop:
+            self._release(text)
+        return self.finish("stop")
+
     def _release(self, text: str) -> None:
         if text:
-            self._pending_text.append(text)
+            self._unsent_text.append(self._line_ends.feed(text))
 
     def _chunk_if_due(self) -> CompletionChunk | None:
-        if self._request.detokenize and not self._pending_text:
+        if self._request.detokenize and not self._unsent_text:
             return None
-        due = len(self._pending_ids) >= self._request.stream_interval
-        return self._take_chunk() if due or not self._has_text else None
+        due = len(self._unsent_ids) >= self._request.stream_interval
+        return self._take_chunk() if due or not self._has_sent else None
 
     def _take_chunk(self, result: CompletionResult | None = None) -> CompletionChunk:
-        text = "".join(self._pending_text)
-        self._has_text = self._has_text or bool(self._pending_ids)
-        chunk = CompletionChunk(text, tuple(self._pending_ids), result)
-        self._pending_text.clear()
-        self._pending_ids.clear()
+        text = "".join(self._unsent_text)
+        self._has_sent = self._has_sent or bool(self._unsent_ids)
+        chunk = CompletionChunk(text, tuple(self._unsent_ids), result)
+        self._unsent_text.clear()
+        self._unsent_ids.clear()
         return chunk
 
     def _result(self, finish: FinishReason) -> CompletionResult:
         return CompletionResult(
             finish=finish,
             reason=self._reason(finish),
-            stop_match=self._detokenizer.stop_match,
+            stop_match=self._stop_match or self._detokenizer.stop_match,
             completion_tokens=self._n_generated,
             healing=self._healing_report(),
             prompt=PromptReport(
@@ -194,11 +213,15 @@ class Generation:
         )
 
 
-def stop_strings(request: CompletionRequest) -> tuple[str, ...]:
-    """The stop strings that a request's transducer must watch for."""
+def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...]:
+    """The stop strings that a request's transducer must watch for, their line ends LF."""
     if not request.detokenize:
         return ()
-    return (*request.stop, "\n") if request.shape == "line" else request.stop
+    stops = request.stop
+    if plan.windows.line_end != "\n":
+        # The model is shown LF, and so says LF, where the document and its client have others.
+        stops = tuple(stop.replace("\r\n", "\n").replace("\r", "\n") for stop in stops)
+    return (*stops, "\n") if request.shape == "line" else stops
 
 
 def special_tokens(request: CompletionRequest) -> Literal["skip", "show"]:

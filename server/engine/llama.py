@@ -64,9 +64,9 @@ class LlamaEngine:
     """Drives one GGUF model. Make it, use it and close it on one and the same thread.
 
     `n_ctx` 0 is the model's training length, at most 8192. `n_gpu_layers` -1 offloads what fits.
-    `on_progress` is called with the share loaded, 0 to 1. `vocab` is the library's own vocabulary
-    pointer, for a `Grammar`. Raises `ModelError` in one line for a file that is missing, broken
-    or not a text-generating model.
+    `on_progress` is called with the share loaded, 0 to 1; False stops the loading. `vocab` is the
+    library's own vocabulary pointer, for a `Grammar`. Raises `ModelError` in one line for a file
+    that is missing, broken or not a text-generating model.
     """
 
     def __init__(
@@ -76,23 +76,27 @@ class LlamaEngine:
         n_threads: int,
         n_ctx: int = 0,
         n_gpu_layers: int = -1,
-        on_progress: Callable[[float], None] | None = None,
+        on_progress: Callable[[float], bool] | None = None,
     ) -> None:
         self._lib = libllama.load()
         self._thread = threading.get_ident()
         self.should_abort: Callable[[], bool] = lambda: False
         self.vocabulary = _read_vocabulary(path)
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
-        self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
-        self._context = self._make_context(path, n_ctx, n_threads)
         self.vocab = self._lib.llama_model_get_vocab(self._model)
+        self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
+        try:
+            self._check_vocabulary(path)
+            self._context = self._make_context(path, n_ctx, n_threads)
+        except BaseException:
+            self._lib.llama_model_free(self._model)
+            raise
         self._memory = self._lib.llama_get_memory(self._context)
         self.n_ctx = int(self._lib.llama_n_ctx(self._context))
         self.n_batch = int(self._lib.llama_n_batch(self._context))
         self.n_rows = N_ROWS
         self.n_params = int(self._lib.llama_model_n_params(self._model))
         self.size_bytes = int(self._lib.llama_model_size(self._model))
-        self._check_vocabulary(path)
         recurrent = self._lib.llama_model_is_recurrent(self._model)
         self._can_fork = not recurrent and not self._lib.llama_model_is_hybrid(self._model)
         self._row_type = ctypes.c_float * self.vocabulary.n_vocab
@@ -277,7 +281,6 @@ class LlamaEngine:
             raise ValueError("llama.cpp aborts where n_outputs_max < n_seq_max")
         context = lib.llama_init_from_model(self._model, params)
         if not context:
-            lib.llama_model_free(self._model)
             raise ModelError(
                 f"{path}: no context of {params.n_ctx} tokens could be made "
                 f"({libllama.last_error()}); try a smaller --ctx"
@@ -345,7 +348,7 @@ def _read_vocabulary(path: Path) -> Vocabulary:
 
 
 def _load_model(
-    lib: Any, path: Path, n_gpu_layers: int, on_progress: Callable[[float], None] | None
+    lib: Any, path: Path, n_gpu_layers: int, on_progress: Callable[[float], bool] | None
 ) -> Any:
     params = lib.llama_model_default_params()
     params.n_gpu_layers = n_gpu_layers
@@ -354,12 +357,7 @@ def _load_model(
     params.use_extra_bufts = not libllama.has_amx()
     if on_progress is not None:
         report = on_progress
-
-        def progress(share: float, _data: object) -> bool:
-            report(share)
-            return True
-
-        params.progress_callback = lib.llama_progress_callback(progress)
+        params.progress_callback = lib.llama_progress_callback(lambda share, _data: report(share))
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:
         raise ModelError(f"{path}: llama.cpp cannot load it ({libllama.last_error()})")

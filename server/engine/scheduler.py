@@ -87,13 +87,18 @@ class Scheduler:
                 self._running.end_early = "cancelled"
             self._condition.notify_all()
         for job in waiting:
-            job.emit(job.generation.finish("cancelled"))
+            _tell(job, job.generation.finish("cancelled"))
         if self._thread.is_alive():
             self._thread.join()
 
     @property
     def state(self) -> State:
         return self._state
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close()` was called: `make_engine` may ask while it loads."""
+        return self._state == "closed"
 
     @property
     def n_waiting(self) -> int:
@@ -103,11 +108,10 @@ class Scheduler:
     def is_running(self) -> bool:
         return self._running is not None
 
-    @property
-    def engine(self) -> Engine:
-        """The loaded engine. Raises `Loading`, or the error that loading ended with."""
+    def check_ready(self) -> None:
+        """Raise `Loading`, or what loading or the engine's thread ended with."""
         with self._condition:
-            return self._ready_engine()
+            self._ready_engine()
 
     def wait_ready(self, timeout_s: float | None = None) -> Engine:
         """Block until the engine is loaded. Raises as `engine` does."""
@@ -115,11 +119,18 @@ class Scheduler:
             self._condition.wait_for(lambda: self._state != "loading", timeout_s)
             return self._ready_engine()
 
-    def submit(self, job: Job) -> None:
+    def check_room(self, n_coming: int = 0) -> None:
+        """Raise what `submit` would raise after `n_coming` others."""
         with self._condition:
             self._ready_engine()
-            if len(self._waiting) >= self._queue_size:
-                raise QueueFull(f"{len(self._waiting)} requests wait already", retry_after=2)
+            # While nothing runs, the first of those that wait will not have to.
+            n_waiting = len(self._waiting) + n_coming - (self._running is None)
+            if n_waiting >= self._queue_size:
+                raise QueueFull(f"{n_waiting} requests wait already", retry_after=2)
+
+    def submit(self, job: Job) -> None:
+        with self._condition:
+            self.check_room()
             self._waiting.append(job)
             self._condition.notify_all()
 
@@ -132,7 +143,7 @@ class Scheduler:
             if job not in self._waiting:
                 return
             self._waiting.remove(job)
-        job.emit(job.generation.finish(reason))
+        _tell(job, job.generation.finish(reason))
 
     def _ready_engine(self) -> Engine:
         if self._error is not None:
@@ -147,12 +158,29 @@ class Scheduler:
         engine = self._load()
         if engine is None:
             return
-        runner = _Runner(engine, self.counters)
+        try:
+            self._run_jobs(_Runner(engine, self.counters))
+        except Exception:
+            # Nobody may wait for a thread that is gone: the server notices and starts again.
+            _log.exception("the engine's thread failed")
+            self._fail(EngineError("the engine failed"))
+        finally:
+            engine.close()
+
+    def _run_jobs(self, runner: _Runner) -> None:
         while (job := self._next_job()) is not None:
             runner.run(job)
             with self._condition:
                 self._running = None
-        engine.close()
+
+    def _fail(self, error: EngineError) -> None:
+        with self._condition:
+            self._error, self._state = error, "failed"
+            left, self._waiting = list(self._waiting), collections.deque()
+            left += [self._running] if self._running is not None else []
+            self._running = None
+        for job in left:
+            _tell(job, error)
 
     def _load(self) -> Engine | None:
         error: SutureError | None = None
@@ -180,6 +208,14 @@ class Scheduler:
             return self._running
 
 
+def _tell(job: Job, item: CompletionChunk | SutureError) -> None:
+    """Hand over a job's chunk or error; one that cannot be told must not stop the others."""
+    try:
+        job.emit(item)
+    except Exception:
+        _log.exception("an answer could not be handed over")
+
+
 class _Cancelled(Exception):
     """The job that runs was asked to end."""
 
@@ -193,8 +229,17 @@ class _Runner:
         self._sequence: SequenceId = engine.open()
 
     def run(self, job: Job) -> None:
-        """Every outcome reaches `job.emit`; nothing is raised, and the sequence stays sound."""
+        """Every outcome is told, and the sequence is sound afterwards.
+
+        Raises only where the engine cannot even be cut back.
+        """
         self._engine.should_abort = lambda: job.end_early is not None
+        try:
+            self._run(job)
+        finally:
+            self._engine.should_abort = _never
+
+    def _run(self, job: Job) -> None:
         self._counters.jobs += 1
         clock = _Clock(job.deadline_ms)
         try:
@@ -203,12 +248,12 @@ class _Runner:
             self._emit(job, clock, job.generation.finish(job.end_early or "cancelled"))
         except SutureError as error:
             self._counters.failures += 1
-            job.emit(error)
+            _tell(job, error)
         except Exception as error:
             _log.exception("a request failed in the engine")
             self._counters.failures += 1
+            _tell(job, EngineError(f"the engine failed: {error}"))
             self._engine.truncate(self._sequence, 0)
-            job.emit(EngineError(f"the engine failed: {error}"))
 
     def _steps(self, job: Job, clock: _Clock) -> None:
         generation = job.generation
@@ -247,11 +292,14 @@ class _Runner:
         return len(self._engine.tokens(self._sequence))
 
     def _evaluate(self, job: Job, tree: TokenTree) -> Logits:
-        """Evaluate and commit a chain, long ones in chunks; its last node's row."""
-        while len(tree) > PREFILL_CHUNK:
-            head, tree = tree.split(min(PREFILL_CHUNK, tree.trunk_length()))
-            self._evaluate_chunk(job, head)
-        return self._evaluate_chunk(job, tree)
+        """Evaluate and commit a tree's last path, a long trunk in chunks; the rows of its end."""
+        n_trunk = tree.trunk_length()
+        n_done = 0
+        while len(tree) - n_done > PREFILL_CHUNK and n_done < n_trunk:
+            n_next = min(n_done + PREFILL_CHUNK, n_trunk)
+            self._evaluate_chunk(job, TokenTree.chain(tree.tokens[n_done:n_next], wants=()))
+            n_done = n_next
+        return self._evaluate_chunk(job, tree.after(n_done))
 
     def _evaluate_chunk(self, job: Job, chunk: TokenTree) -> Logits:
         if job.end_early is not None:
@@ -264,7 +312,11 @@ class _Runner:
         if chunk.result is not None:
             self._counters.generated_tokens += chunk.result.completion_tokens
             chunk = replace(chunk, result=replace(chunk.result, timings=clock.timings()))
-        job.emit(chunk)
+        _tell(job, chunk)
+
+
+def _never() -> bool:
+    return False
 
 
 class _Clock:

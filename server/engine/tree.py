@@ -84,12 +84,10 @@ class TokenTree:
                 return i
         return max(len(self.tokens) - 1, 0)
 
-    def split(self, n_head: int) -> tuple[TokenTree, TokenTree]:
-        """The first `n_head` trunk nodes as a chain, and the rest on top of it."""
-        head = TokenTree.chain(self.tokens[:n_head], wants=())
-        rest = TokenTree(
-            self.tokens[n_head:],
-            tuple(max(parent - n_head, ROOT) for parent in self.parents[n_head:]),
-            tuple(node - n_head for node in self.wants),
+    def after(self, n_trunk: int) -> TokenTree:
+        """What is left on top of the first `n_trunk` nodes, which must be of the trunk."""
+        return TokenTree(
+            self.tokens[n_trunk:],
+            tuple(max(parent - n_trunk, ROOT) for parent in self.parents[n_trunk:]),
+            tuple(node - n_trunk for node in self.wants),
         )
-        return head, rest

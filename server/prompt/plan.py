@@ -27,7 +27,7 @@ from suture.healing.boundary import (
     uncut_boundary,
 )
 from suture.healing.vocabulary import Vocabulary
-from suture.server.errors import EngineError, InvalidRequest
+from suture.server.errors import InvalidRequest
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
 from suture.server.prompt.extra import plan_extra
 from suture.server.prompt.families import FimFamily
@@ -146,8 +146,9 @@ def _boundary(
         if request.give_back is None:
             return stable_boundary(segment, encode, vocabulary)
         return fixed_boundary(segment, request.give_back, encode, vocabulary)
-    except BoundaryError as error:
-        raise EngineError(str(error)) from error
+    except BoundaryError:
+        # The text ends in bytes that the vocabulary lacks: nothing could say them again.
+        return uncut_boundary(segment, encode, vocabulary)
 
 
 def _bos(vocabulary: Vocabulary) -> tuple[Part, ...]:

@@ -21,7 +21,9 @@ from suture.server.errors import InvalidRequest
 from suture.server.request import SamplingParams
 
 MAX_INT = 2**31 - 1
-MAX_STOPS = 128
+# Below what the automaton takes: a request's shape may add stops of its own.
+MAX_STOPS = 64
+MAX_STOP_BYTES = 4096
 
 
 def _no_lone_surrogates(text: str) -> str:
@@ -40,12 +42,19 @@ def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _bounded_stops(stops: list[str]) -> list[str]:
+    n_bytes = sum(len(stop.encode("utf-8", "replace")) for stop in stops)
+    if len(stops) > MAX_STOPS or n_bytes > MAX_STOP_BYTES:
+        raise ValueError(f"must be at most {MAX_STOPS} strings of {MAX_STOP_BYTES} bytes together")
+    return stops
+
+
 Text = Annotated[str, AfterValidator(_no_lone_surrogates)]
 Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
 Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
-StopStrings = Annotated[list[Text], BeforeValidator(_one_or_many), Field(max_length=MAX_STOPS)]
+StopStrings = Annotated[list[Text], BeforeValidator(_one_or_many), AfterValidator(_bounded_stops)]
 
 
 class RequestBody(BaseModel):

@@ -368,3 +368,13 @@ def test_health_models_and_status_say_what_is_served() -> None:
     assert status["model"]["name"] == "toy" and status["pid"] > 0 and status["uptime_s"] >= 0
     defaults = {"healing": "exact", "give_back": "stable", "layout": "auto", "stream_interval": 1}
     assert status["settings"] == defaults
+
+
+@pytest.mark.parametrize("path", ["/infill", "/v1/completions"])
+@pytest.mark.parametrize("stop", [["x" * i for i in range(1, 66)], ["x" * 5000], ["é" * 2049]])
+def test_too_many_stops_are_refused_by_name(path: str, stop: list[str]) -> None:
+    body = {"input_prefix": "a", "input_suffix": "", "prompt": "a", "stop": stop}
+    with serving(FakeCompleter()) as url, client(url) as http:
+        response = http.post(path, json=body)
+    assert response.status_code == 400
+    assert "stop" in response.json()["error"]["message"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.protocol import Aborted, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
-from suture.server.errors import EngineError
+from suture.server.errors import EngineError, ModelError
 
 pytestmark = pytest.mark.model
 
@@ -147,6 +148,18 @@ def test_released_sequences_are_empty_when_opened_again(engine: LlamaEngine) -> 
     assert list(engine.tokens(again)) == []
     ids = engine.encode(PROMPT)
     assert close_to(evaluate(engine, again, TokenTree.chain(ids))[0], row_after(engine, ids))
+
+
+def test_loading_can_be_stopped(small_model: Path) -> None:
+    shares: list[float] = []
+
+    def stop(share: float) -> bool:
+        shares.append(share)
+        return False
+
+    with pytest.raises(ModelError, match="cannot load"):
+        LlamaEngine(small_model, n_threads=1, on_progress=stop)
+    assert len(shares) == 1
 
 
 def test_only_the_engines_thread_may_call_it(engine: LlamaEngine) -> None:

@@ -218,8 +218,8 @@ def test_a_stop_string_that_is_a_special_token_is_known_by_id() -> None:
     [
         (["a", ""], "empty"),
         (["\ud83d"], "surrogate"),
-        ([chr(0x100 + n) for n in range(65)], "limited"),
-        (["x" * 4097], "limited"),
+        ([chr(0x100 + n) for n in range(129)], "limited"),
+        (["x" * 8193], "limited"),
     ],
 )
 def test_stop_strings_that_cannot_work_are_refused(stops: list[str], reason: str) -> None:

@@ -57,5 +57,5 @@ def toy_generation(request: CompletionRequest, engine: Engine) -> Generation:
     vocabulary = engine.vocabulary
     family = detect_family(vocabulary, "toy")
     plan = plan_prompt(request, vocabulary, family, engine.encode, toy_budget(engine.n_ctx))
-    transducer = TokenTransducer(vocabulary, stop_strings(request), special_tokens(request))
+    transducer = TokenTransducer(vocabulary, stop_strings(request, plan), special_tokens(request))
     return Generation(request, plan, vocabulary, transducer)

@@ -135,10 +135,25 @@ def test_a_tokenizer_that_changes_the_text_is_refused() -> None:
     vocabulary = of_pieces([b"a", b"b"])
 
     with pytest.raises(BoundaryError):
-        stable_boundary(b"ab", lambda segment: [0], vocabulary)
-    with pytest.raises(BoundaryError):
         fixed_boundary(b"ab", 1, lambda segment: [0], vocabulary)
     assert uncut_boundary(b"ab", lambda segment: [0], vocabulary).kept_ids == (0,)
+
+
+@pytest.mark.parametrize("above", [b"\x04", b"x = '\x04\x04'\n", b"\x04" * 300 + b"\n"])
+def test_bytes_that_no_token_spells_do_not_matter_farther_up(above: bytes) -> None:
+    """llama.cpp drops them without a word; SmolLM2 has eight such bytes."""
+    vocabulary, encode = byte_level()
+
+    def lossy(segment: bytes) -> list[int]:
+        return list(encode(segment.replace(b"\x04", b"")))
+
+    plain = stable_boundary(b"x\nconst userNa", encode, vocabulary)
+    boundary = stable_boundary(above + b"x\nconst userNa", lossy, vocabulary)
+    assert (boundary.pending, boundary.dropped_tokens) == (plain.pending, plain.dropped_tokens)
+    kept = spelled(vocabulary, boundary.kept_ids)
+    assert kept + boundary.pending == above.replace(b"\x04", b"") + b"x\nconst userNa"
+    with pytest.raises(BoundaryError):
+        fixed_boundary(b"x\x04", 1, lossy, vocabulary)
 
 
 def test_a_beginning_added_token_stays_open() -> None:

@@ -106,8 +106,29 @@ def test_what_ends_the_text_is_not_shown(name: str) -> None:
 def test_a_special_token_named_as_stop_string_ends_the_text() -> None:
     """As in llama.cpp#6772: its text alone never shows, so it never matched."""
     request = replace(PLAIN, stop=("<|im_start|>",))
-    text, result = complete(insists_on(special("<|im_start|>"), NOISE), request)
-    assert (text, result.finish) == ("", "eos")
+    model = insists_on(special("<|im_start|>"), NOISE)
+    text, result = complete(model, request)
+    assert (text, result.finish, result.stop_match) == ("", "stop", "<|im_start|>")
+    assert complete(model, replace(request, include_stop=True))[0] == "<|im_start|>"
+
+
+def test_h4_a_stop_id_that_only_says_given_back_bytes_again_stops_nothing() -> None:
+    request = CompletionRequest("const x\n", stop_token_ids=(ord("\n"),), max_tokens=9)
+    said = says(b"const x\nreturn me\n")
+    text, result = complete(said, request)
+    assert (text, result.finish) == ("return me", "stop")
+    assert result.healing.pending == b"\n"
+    assert complete(said, replace(request, min_tokens=3))[0].startswith("return me")
+
+
+@pytest.mark.parametrize("line_end", ["\r\n", "\r"])
+def test_a_documents_line_ends_are_kept(line_end: str) -> None:
+    prefix = f"def x ={line_end}# y{line_end}"
+    said = says(b"def x =\n# y\nreturn\n\nme\n")
+    text, _ = complete(said, CompletionRequest(prefix, max_tokens=20))
+    assert text == f"return{line_end}{line_end}me{line_end}"
+    stopped, result = complete(said, CompletionRequest(prefix, stop=(line_end * 2,)))
+    assert (stopped, result.finish) == ("return", "stop")
 
 
 def test_special_tokens_are_shown_on_request() -> None:

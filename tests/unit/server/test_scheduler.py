@@ -236,6 +236,38 @@ def test_an_error_in_one_request_leaves_the_next_one_working(start: Start) -> No
     assert running.scheduler.counters.failures == 1
 
 
+def test_an_answer_that_cannot_be_handed_over_stops_nobody_else(start: Start) -> None:
+    running = start(says(b"def x = (me)"))
+
+    def emit(item: object) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    request = CompletionRequest("def x =")
+    running.scheduler.submit(Job(toy_generation(request, running.engine), emit))
+    assert running.complete(request)[0] == " (me)"
+
+
+def test_an_engine_that_cannot_be_cut_back_fails_for_everybody(start: Start) -> None:
+    gate = Gate(says(b"def x = (me)"))
+    running = start(gate)
+    _, first = running.submit(CompletionRequest("def x ="))
+    assert gate.reached.wait(TIMEOUT_S)
+    _, second = running.submit(CompletionRequest("def x ="))
+
+    def broken(*_: object) -> int:
+        raise RuntimeError("broken on purpose")
+
+    running.engine.commit = broken  # type: ignore[assignment]
+    running.engine.truncate = broken  # type: ignore[assignment]
+    gate.go.set()
+    for answers in (first, second):
+        with pytest.raises(EngineError):
+            collect(answers)
+    with pytest.raises(EngineError):
+        running.submit(CompletionRequest("def x ="))
+    assert running.scheduler.state == "failed"
+
+
 def test_a_deadline_ends_with_the_text_so_far(start: Start) -> None:
     slow = random_model(VOCABULARY.n_vocab)
 

@@ -29,13 +29,14 @@ def test_depth_is_the_length_of_the_path(tree: TokenTree) -> None:
 
 
 @given(trees(), st.data())
-def test_a_split_keeps_every_path(tree: TokenTree, data: st.DataObject) -> None:
+def test_what_is_left_after_some_trunk_keeps_every_path(
+    tree: TokenTree, data: st.DataObject
+) -> None:
     n_head = data.draw(st.integers(0, tree.trunk_length()))
-    head, rest = tree.split(n_head)
-    assert head.is_chain and head.wants == ()
+    rest = tree.after(n_head)
     for node in range(n_head, len(tree)):
         path = [rest.tokens[i] for i in rest.path(node - n_head)]
-        assert [*head.tokens, *path] == [tree.tokens[i] for i in tree.path(node)]
+        assert [*tree.tokens[:n_head], *path] == [tree.tokens[i] for i in tree.path(node)]
     assert [rest.tokens[i] for i in rest.wants] == [tree.tokens[i] for i in tree.wants]
 
 

@@ -1,0 +1,24 @@
+"""Line ends as the document has them: prompts are LF only, and so is what a model says."""
+
+from __future__ import annotations
+
+
+class LineEnds:
+    """Turns each line end of a text that comes in parts into `line_end`; LF changes nothing.
+
+    A CR and LF that come apart are still one line end.
+    """
+
+    def __init__(self, line_end: str) -> None:
+        self._line_end = line_end
+        self._after_cr = False
+
+    def feed(self, text: str) -> str:
+        """The next part of the text, its line ends replaced."""
+        if self._line_end == "\n" or not text:
+            return text
+        if self._after_cr:
+            text = text.removeprefix("\n")
+        self._after_cr = text.endswith("\r") or (self._after_cr and not text)
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return text.replace("\n", self._line_end)

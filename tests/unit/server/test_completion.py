@@ -1,0 +1,177 @@
+"""complete() over the scripted engine: sessions, refusals, and what is kept between requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import pytest
+
+from support.toy import toy_budget, toy_encode, toy_vocabulary
+from suture.server.completion import Completions, LoadedModel, TransducerCache
+from suture.server.encoding import EncodingThread
+from suture.server.engine.protocol import Logits
+from suture.server.engine.scheduler import Scheduler
+from suture.server.engine.scripted import Model, ScriptedEngine, speaking_model
+from suture.server.errors import InfillUnsupported, QueueFull
+from suture.server.request import CompletionRequest, CompletionResult
+
+VOCABULARY = toy_vocabulary()
+TEXT = b"def x = (me)"
+
+
+class Completing:
+    """`Completions` over one scripted engine."""
+
+    def __init__(self, model: Model, queue_size: int = 8) -> None:
+        self.engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+        self.scheduler = Scheduler(lambda: self.engine, queue_size)
+        self.scheduler.start()
+        self.scheduler.wait_ready(20)
+        self.completions = Completions(self.scheduler)
+        self.model = LoadedModel(self.engine, None, toy_budget())
+
+    async def complete(self, request: CompletionRequest) -> tuple[str, CompletionResult]:
+        text = ""
+        async with contextlib.aclosing(self.completions.complete(request, self.model)) as chunks:
+            async for chunk in chunks:
+                text += chunk.text
+                if chunk.result is not None:
+                    return text, chunk.result
+        raise AssertionError("no result")
+
+
+@contextlib.asynccontextmanager
+async def completing(model: Model, queue_size: int = 8) -> AsyncGenerator[Completing, None]:
+    made = Completing(model, queue_size)
+    try:
+        yield made
+    finally:
+        made.completions.close()
+        await asyncio.to_thread(made.scheduler.close)
+
+
+def gated(model: Model, go: threading.Event) -> Model:
+    def logits(tokens: Sequence[int]) -> Logits:
+        assert go.wait(20)
+        return model(tokens)
+
+    return logits
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def fill(made: Completing) -> list[asyncio.Task[tuple[str, CompletionResult]]]:
+    """One request that runs and one that waits: a queue of one is full."""
+    tasks = [asyncio.create_task(made.complete(CompletionRequest("def x =")))]
+    await until(lambda: made.scheduler.is_running)
+    tasks.append(asyncio.create_task(made.complete(CompletionRequest("def x ="))))
+    await until(lambda: made.scheduler.n_waiting == 1)
+    return tasks
+
+
+def test_a_request_completes() -> None:
+    async def run() -> tuple[str, CompletionResult]:
+        async with completing(speaking_model(VOCABULARY, TEXT)) as made:
+            return await made.complete(CompletionRequest("def x ="))
+
+    text, result = asyncio.run(run())
+    assert (text, result.finish) == (" (me)", "eos")
+
+
+def test_a_newer_request_supersedes_and_a_late_one_is_superseded() -> None:
+    async def run() -> list[object]:
+        go = threading.Event()
+        async with completing(gated(speaking_model(VOCABULARY, TEXT), go)) as made:
+            older = CompletionRequest("def x =", session="s", seq=1)
+            first = asyncio.create_task(made.complete(older))
+            await until(lambda: made.scheduler.is_running)
+            second = asyncio.create_task(
+                made.complete(CompletionRequest("def x =", session="s", seq=2))
+            )
+            await asyncio.sleep(0.02)
+            late = await made.complete(older)
+            go.set()
+            return [late[1].finish, (await first)[1].finish, (await second)[1].finish]
+
+    assert asyncio.run(run()) == ["superseded", "superseded", "eos"]
+
+
+def test_what_was_refused_may_come_again_with_its_number() -> None:
+    async def run() -> list[object]:
+        go = threading.Event()
+        finishes: list[object] = []
+        async with completing(gated(speaking_model(VOCABULARY, TEXT), go), queue_size=1) as made:
+            blocking = await fill(made)
+            request = CompletionRequest("def x =", session="s", seq=7)
+            with pytest.raises(QueueFull):
+                await made.complete(request)
+            go.set()
+            finishes += [(await task)[1].finish for task in blocking]
+            with pytest.raises(InfillUnsupported):
+                await made.complete(CompletionRequest("a", "b", infill=True, session="s", seq=8))
+            finishes.append((await made.complete(request))[1].finish)
+        return finishes
+
+    # The refused 8 does not outrank the 7 that comes again either.
+    assert asyncio.run(run()) == ["eos", "eos", "eos"]
+
+
+def test_a_full_queue_is_noticed_before_planning() -> None:
+    async def run() -> int:
+        go = threading.Event()
+        n_encoded = 0
+
+        def counting(piece: bytes) -> Sequence[int]:
+            nonlocal n_encoded
+            n_encoded += 1
+            return toy_encode(piece)
+
+        async with completing(gated(speaking_model(VOCABULARY, TEXT), go), queue_size=1) as made:
+            tasks = await fill(made)
+            made.engine._encode = counting
+            with pytest.raises(QueueFull):
+                await made.complete(CompletionRequest("def x ="))
+            go.set()
+            await asyncio.gather(*tasks)
+        return n_encoded
+
+    assert asyncio.run(run()) == 0
+
+
+def test_closing_waits_for_planning_that_reads_the_vocabulary() -> None:
+    encoding = EncodingThread()
+    begun, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        time.sleep(0.05)
+        ended.set()
+
+    async def run() -> None:
+        task = asyncio.create_task(encoding.run(work))
+        await until(begun.is_set)
+        task.cancel()  # which does not stop the thread
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    encoding.close()
+    assert ended.is_set()
+
+
+def test_the_transducers_kept_are_bounded() -> None:
+    cache = TransducerCache(max_stop_bytes=100, max_entries=3)
+    same = cache.get(VOCABULARY, ("a",), "skip")
+    assert cache.get(VOCABULARY, ("a",), "skip") is same
+    assert cache.get(VOCABULARY, ("a",), "show") is not same
+    for i in range(10):
+        cache.get(VOCABULARY, (f"{i}" * 40,), "skip")
+    assert len(cache._transducers) == 2
+    cache.get(VOCABULARY, ("z" * 500,), "skip")
+    assert len(cache._transducers) == 1
