@@ -19,6 +19,7 @@ from suture.server.errors import (
     EngineError,
     InfillUnsupported,
     InvalidRequest,
+    SetupError,
     SutureError,
     Unavailable,
 )
@@ -64,6 +65,8 @@ class Client:
     def __init__(
         self, url: str, api_key: str | None = None, trust: ssl.SSLContext | bool = True
     ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise SetupError(f"{url}: expected a URL that begins with http:// or https://")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
             # The server is this machine or one that the user named: no proxy out of a variable.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from suture.server.completion import Completions, LoadedModel
@@ -14,9 +15,12 @@ from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
-from suture.server.request import CompletionChunk, CompletionRequest
+from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, State
 from suture.server.settings import Settings
+
+# Shorter prompts say little of how fast long ones are.
+MIN_OBSERVED_TOKENS = 96
 
 
 class LocalCompleter:
@@ -54,6 +58,8 @@ class LocalCompleter:
         chunks = self._completions.complete(request, self._ready())
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
+                if chunk.result is not None:
+                    self._observe_speed(chunk.result)
                 yield chunk
 
     def status(self) -> dict[str, object]:
@@ -68,6 +74,17 @@ class LocalCompleter:
             "generated_tokens": counters.generated_tokens,
             "prefill_tokens_per_s": round(self._prefill_tokens_per_s, 1),
         }
+
+    def _observe_speed(self, result: CompletionResult) -> None:
+        """Believe a faster prompt than was measured: the machine was busy then, and is not now."""
+        n_evaluated, ms = result.prompt.evaluated, result.timings.prompt_ms
+        if self._loaded is None or n_evaluated < MIN_OBSERVED_TOKENS or ms <= 0:
+            return
+        speed = n_evaluated / ms * 1000
+        if speed > self._prefill_tokens_per_s:
+            self._prefill_tokens_per_s = speed
+            budget = replace(self._loaded.budget, prefill_tokens_per_s=speed)
+            self._loaded = replace(self._loaded, budget=budget)
 
     def _ready(self) -> LoadedModel:
         """The loaded model. Raises `Loading`, or what loading or the engine failed with."""

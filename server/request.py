@@ -125,13 +125,15 @@ class Timings:
 class CompletionResult:
     """How a completion ended. `stop_match` is the stop string that ended it, if one did.
 
-    `reason` is a code of docs/reasons.md where there is no text or less text than asked for.
+    `seed` is the one that tokens were drawn with. `reason` is a code of docs/reasons.md where
+    there is no text, or less than asked for.
     """
 
     finish: FinishReason
     reason: str | None = None
     stop_match: str | None = None
     completion_tokens: int = 0
+    seed: int | None = None
     healing: HealingReport = field(default_factory=HealingReport)
     prompt: PromptReport = field(default_factory=PromptReport)
     stream: StreamReport = field(default_factory=StreamReport)

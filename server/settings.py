@@ -26,6 +26,7 @@ from pydantic import (
 
 from suture.server.errors import SetupError
 from suture.server.request import Healing, Layout
+from suture.server.wording import explain
 
 _PREFIX = "SUTURE_"
 _NOT_SETTINGS = {"SUTURE_CONFIG", "SUTURE_DEBUG"}
@@ -137,9 +138,7 @@ def load_settings(
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         key = str(details["loc"][0])
-        message = details["msg"].removeprefix("Value error, ")
-        message = message.replace("Input should be", "must be", 1)
-        raise SetupError(f"{named.get(key, key)}: {message}") from None
+        raise SetupError(f"{named.get(key, key)}: {explain(details)}") from None
 
 
 def debug_requested(environ: Mapping[str, str] = os.environ) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 from suture.server.client import Absent, Client, ServerFailure, Stranger, Suture, parse_events
 from suture.server.commands import exits
-from suture.server.commands.cursor import Cursor, read_cursor, read_text, sendable
+from suture.server.commands.cursor import Cursor, is_target, read_cursor, read_text, sendable
 from suture.server.commands.diff import unified_diff
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, with_model_file
@@ -45,7 +45,9 @@ Ask = Callable[[Json], Iterator[Json]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="FILE:LINE:COL|-", help="from 1; -: stdin, NUL = cursor")
+    parser.add_argument(
+        "target", nargs="?", metavar="FILE:LINE:COL|-", help="from 1; -: stdin, NUL = cursor"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--server", metavar="URL", help="ask this server, and no other")
     where.add_argument("--local", action="store_true", help="load the model in this process")
@@ -78,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     if args.n > 1 and (args.stream or args.diff):
         raise SetupError("-n prints JSON lines: it does not go with --stream or --diff")
+    take_target(args)
     stdin = sys.stdin.buffer.read() if args.target == "-" else None
     cursor = read_cursor(args.target, stdin)
     body = infill_body(cursor, args)
@@ -89,6 +92,14 @@ def run(args: argparse.Namespace) -> int:
             # Who reads has enough. The exit flush must not complain about it either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return exits.OK
+
+
+def take_target(args: argparse.Namespace) -> None:
+    """Give a position that follows `--extra FILE ...` back: the flag takes all that follow it."""
+    if args.target is None and args.extra and is_target(args.extra[-1]):
+        args.target = args.extra.pop()
+    if args.target is None:
+        raise SetupError("where? expected FILE:LINE:COL or -")
 
 
 def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:

@@ -2,7 +2,7 @@
 
 Lines end at LF, CRLF or a lone CR, and nowhere else. Lines and columns count from 1, columns in
 code points; a line's end is not part of it, so the last column is one after its last character.
-A byte order mark is text like any other.
+A byte order mark stands before column 1, where editors do not show it; it stays text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from suture.server.errors import SetupError
 
 _TARGET = re.compile(r"(?s)(?P<file>.+):(?P<line>[0-9]{1,12}):(?P<col>[0-9]{1,12})")
+_BYTE_ORDER_MARK = "\ufeff"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -25,6 +26,11 @@ class Cursor:
     prefix: str
     suffix: str
     path: str | None = None
+
+
+def is_target(text: str) -> bool:
+    """Whether `text` has the form of a target."""
+    return text == "-" or _TARGET.fullmatch(text) is not None
 
 
 def read_cursor(target: str, stdin: bytes | None) -> Cursor:
@@ -65,7 +71,7 @@ def split_at(text: str, line: int, col: int, name: str) -> tuple[str, str]:
     ends = list(_LINE_END.finditer(text))
     if not 1 <= line <= len(ends) + 1:
         raise SetupError(f"{name}: no line {line}: it has {_count(len(ends) + 1, 'line')}")
-    start = ends[line - 2].end() if line > 1 else 0
+    start = ends[line - 2].end() if line > 1 else int(text.startswith(_BYTE_ORDER_MARK))
     end = ends[line - 1].start() if line <= len(ends) else len(text)
     if not 1 <= col <= end - start + 1:
         has = _count(end - start, "character")

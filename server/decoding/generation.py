@@ -184,6 +184,7 @@ class Generation:
             reason=self._reason(finish),
             stop_match=self._stop_match or self._detokenizer.stop_match,
             completion_tokens=self._n_generated,
+            seed=self._sampler.seed,
             healing=self._healing_report(),
             prompt=PromptReport(
                 tokens=len(self._plan.kept_ids),

@@ -7,6 +7,7 @@ none of the tokens that the given-back bytes allow.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -24,12 +25,16 @@ _GREEDY_BELOW = 1e-6
 
 
 class Sampler:
-    """Draws tokens by one request's parameters; a fixed seed gives fixed draws (N1)."""
+    """Draws tokens by one request's parameters; a fixed seed gives fixed draws (N1).
+
+    `seed` is the one in use, which is fresh where the parameters have none.
+    """
 
     def __init__(self, params: SamplingParams, banned_ids: Iterable[int] = ()) -> None:
         self._params = params
         self._banned_ids = np.fromiter(banned_ids, np.int64)
-        self._rng = np.random.default_rng(params.seed)
+        self.seed = secrets.randbits(31) if params.seed is None else params.seed
+        self._rng = np.random.default_rng(self.seed)
 
     def adjust(self, row: Logits, history: Sequence[int], also_banned: Iterable[int] = ()) -> None:
         """Apply bans, biases and penalties to `row` in place; `history` is the text so far."""

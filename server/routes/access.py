@@ -3,7 +3,8 @@
 A page in a browser can make its own name resolve to 127.0.0.1 and so reach a server that only
 listens there. The `Host` header still says that name, so a name must be a loopback name, the one
 that we listen on, or one given with `--allow-host`. An address cannot be made to resolve to
-another, and such a page does not have a key: both are let through.
+another, and such a page does not have a key: both are let through. A page need not read our
+answers to keep the engine busy: what the `Origin` header names must be ours as well.
 """
 
 from __future__ import annotations
@@ -59,6 +60,14 @@ def host_name(header: str) -> str:
     return header.partition(":")[0].lower()
 
 
+def origin_name(header: str) -> str:
+    """The host in an Origin header, which browsers send with what a page asks for.
+
+    A page without a host (`null`: a local file, a sandbox) is named by what it says.
+    """
+    return host_name(header.partition("://")[2]) if "://" in header else header
+
+
 class Access:
     """ASGI middleware that answers 403 and 401 in the dialect of the path."""
 
@@ -88,6 +97,8 @@ class Access:
     def _check(self, headers: Headers, path: str) -> None:
         if not self._serves(host_name(headers.get("host", ""))):
             raise HostRefused("this host name is not served: start with --allow-host to serve it")
+        if not self._is_our_page(origin_name(headers.get("origin", ""))):
+            raise HostRefused("pages of other sites are not served: see --allow-host")
         if self._key_digests and path not in OPEN_PATHS and not self._knows(headers):
             raise Unauthorized("the API key is missing or unknown: Authorization: Bearer <key>")
 
@@ -96,6 +107,10 @@ class Access:
             return True
         # HTTP/1.0 clients send no Host; browsers always do.
         return not host or (bool(self._key_digests) and not self._restricted)
+
+    def _is_our_page(self, host: str) -> bool:
+        # A page may stand on any address, so unlike above an address proves nothing.
+        return not host or host in self._hosts or is_loopback(host) or bool(self._key_digests)
 
     def _knows(self, headers: Headers) -> bool:
         scheme, _, key = headers.get("authorization", "").partition(" ")

@@ -10,10 +10,10 @@ import json
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from suture.server.errors import InvalidRequest, RequestError
+from suture.server.wording import explain
 
 MAX_BODY_BYTES = 32 * 2**20
 # An answer before the body has been read resets the connection, and the client sees no answer.
@@ -84,7 +84,7 @@ def validate(model: type[Body], body: dict[str, Any]) -> Body:
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True, include_input=False)[0]
         field = _path(details["loc"])
-        raise InvalidRequest(_describe(field, details), field) from None
+        raise InvalidRequest(f'"{field}" {explain(details)}', field) from None
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
@@ -93,11 +93,3 @@ def _path(loc: tuple[int | str, ...]) -> str:
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
-
-
-def _describe(field: str, details: ErrorDetails) -> str:
-    if details["type"] == "missing":
-        return f'"{field}" is required'
-    message = details["msg"].removeprefix("Value error, ")
-    message = message.replace("Input should be", "must be", 1)
-    return f'"{field}" {message}'

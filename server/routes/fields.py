@@ -39,6 +39,8 @@ def _integral(value: Any) -> Any:
 
 
 def _one_or_many(value: Any) -> Any:
+    if not isinstance(value, str | list):
+        raise ValueError("must be a string or an array of strings")
     return [value] if isinstance(value, str) else value
 
 

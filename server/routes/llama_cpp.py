@@ -22,6 +22,7 @@ from suture.server.errors import Loading
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
+    CompletionResult,
     ExtraText,
     FinishReason,
     SamplingParams,
@@ -184,7 +185,7 @@ class InfillAnswer:
             "tokens_predicted": result.completion_tokens,
             "tokens_evaluated": prompt.tokens,
             "tokens_cached": prompt.tokens + result.completion_tokens,
-            "generation_settings": self._settings(),
+            "generation_settings": self._settings(result),
             "has_new_line": "\n" in text,
             "truncated": prompt.truncated,
             "stop_type": _STOP_TYPES.get(result.finish, "limit"),
@@ -197,11 +198,11 @@ class InfillAnswer:
             "suture": suture_object(result, text, ids),
         }
 
-    def _settings(self) -> dict[str, object]:
+    def _settings(self, result: CompletionResult) -> dict[str, object]:
         sampling = self.request.sampling
         return {
             "n_predict": self.request.max_tokens,
-            "seed": -1 if sampling.seed is None else sampling.seed,
+            "seed": -1 if result.seed is None else result.seed,
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,

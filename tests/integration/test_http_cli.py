@@ -239,11 +239,30 @@ def test_a_server_with_another_model_is_not_asked(
     assert (len(fake.requests), len(local.requests)) == (1, 1)
 
 
+def test_the_position_may_follow_the_extra_files(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fake = FakeCompleter()
+    with serving(fake) as url:
+        assert cli.main(["complete", "--server", url, "--extra", str(file), f"{file}:1:1"]) == 0
+        assert cli.main(["complete", "--server", url, "--extra", str(file)]) == 2
+    assert "where? expected FILE:LINE:COL or -" in capfd.readouterr().err
+    [request] = fake.requests
+    assert [extra.path for extra in request.extra] == [str(file)]
+    assert request.path == str(file)
+
+
 def test_a_server_that_was_named_must_be_there(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for url in ("http://127.0.0.1:9", "127.0.0.1:9", "ftp://x", "http://[", ""):
-        assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3, url
+    for url, status in (
+        ("http://127.0.0.1:9", 3),
+        ("http://[", 3),
+        ("127.0.0.1:9", 2),
+        ("ftp://x", 2),
+        ("", 2),
+    ):
+        assert cli.main(["complete", f"{file}:1:1", "--server", url]) == status, url
         err = capfd.readouterr().err
         assert err.startswith(f"suture: {url}: ") and "internal" not in err
         assert err.count("\n") == 1

@@ -378,3 +378,47 @@ def test_too_many_stops_are_refused_by_name(path: str, stop: list[str]) -> None:
         response = http.post(path, json=body)
     assert response.status_code == 400
     assert "stop" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://10.0.0.7", 403),
+        ("http://127.0.0.1:5173", 200),
+        ("http://localhost", 200),
+        ("https://editor.example:8443", 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_keep_the_engine_busy(origin: str, status: int) -> None:
+    """A page may post text/plain anywhere without asking; it need not read the answer."""
+    completer = FakeCompleter()
+    headers = {"Origin": origin, "Content-Type": "text/plain"}
+    with serving(completer, allow_host=("editor.example",)) as url, client(url) as http:
+        body = json.dumps({"input_prefix": "a", "input_suffix": ""})
+        assert http.post("/infill", content=body, headers=headers).status_code == status
+    assert len(completer.requests) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("input_extra", [1], '"input_extra[0]" must be an object'),
+        ("stop", 5, '"stop" must be a string or an array of strings'),
+        ("stop", ["a"] * 65, '"stop" must be at most 64 strings'),
+        ("healing", "\ud800", '"healing" must be Unicode text, without lone surrogates'),
+        ("healing", "magic", "'exact', 'recursive' or 'off'"),
+        ("n_predict", "many", '"n_predict" must be a whole number'),
+        ("temperature", -1, '"temperature" must be at least 0'),
+        ("stream", 1, '"stream" must be true or false'),
+    ],
+)
+def test_an_error_says_which_field_and_what_was_expected(
+    field: str, value: object, told: str
+) -> None:
+    body = json.dumps({"input_prefix": "a", "input_suffix": "", field: value})
+    with serving(FakeCompleter()) as url, client(url) as http:
+        response = http.post("/infill", content=body.encode())
+    assert response.status_code == 400
+    assert told in response.json()["error"]["message"]

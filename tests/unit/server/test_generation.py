@@ -215,3 +215,11 @@ def test_a_logit_bias_bans_a_token() -> None:
     sampling = SamplingParams(logit_bias=((ord("("), -np.inf),))
     text, _ = complete(says(TEXT), replace(PLAIN, max_tokens=3, sampling=sampling))
     assert "(" not in text
+
+
+def test_the_seed_in_use_is_told() -> None:
+    sampling = SamplingParams(temperature=1.0)
+    drawn, result = complete(NOISE, replace(PLAIN, sampling=sampling, max_tokens=12))
+    assert result.seed is not None
+    again = replace(PLAIN, sampling=replace(sampling, seed=result.seed), max_tokens=12)
+    assert complete(NOISE, again) == (drawn, result)

@@ -76,7 +76,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
     ("text", "complaint"),
     [
         ("prot = 1", "unknown key 'prot' (did you mean port?)"),
-        ("port = 99999", "port: must be less than or equal to 65535"),
+        ("port = 99999", "port: must be at most 65535"),
         ("port =", "Invalid value"),
         ("give_back = 9", 'give_back: must be "stable" or a number of tokens from 1 to 8'),
         ("give_back = true", "give_back: must be"),

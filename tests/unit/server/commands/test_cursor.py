@@ -12,8 +12,8 @@ from suture.server.errors import SetupError
 
 def positions(text: str) -> list[tuple[int, int]]:
     """Line and column of every place in `text` that has one, walked character by character."""
+    i = int(text.startswith("\ufeff"))
     found, line, col = [(1, 1)], 1, 1
-    i = 0
     while i < len(text):
         if text[i : i + 2] == "\r\n" or text[i] in "\r\n":
             i += 2 if text[i : i + 2] == "\r\n" else 1
@@ -50,7 +50,7 @@ def test_a_refusal_says_how_much_there_is() -> None:
 def test_the_last_two_numbers_are_the_position_whatever_the_file_is_called(tmp_path: Path) -> None:
     path = tmp_path / "odd:1:name"
     path.write_bytes(b"\xef\xbb\xbfab\r\ncd")
-    assert read_cursor(f"{path}:1:4", None) == Cursor("\ufeffab", "\r\ncd", str(path))
+    assert read_cursor(f"{path}:1:3", None) == Cursor("\ufeffab", "\r\ncd", str(path))
     assert read_cursor(f"{path}:2:3", None) == Cursor("\ufeffab\r\ncd", "", str(path))
 
 
