@@ -35,7 +35,9 @@ VARIANTS = {
     "native": "",
     "cuda": "-DGGML_CUDA=on",
     # One plugin for each level of CPU; the best that runs here is picked when it is loaded.
-    "portable": "-DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON",
+    # The plugins have to stand beside the library to be found.
+    "portable": "-DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON"
+    " -DCMAKE_INSTALL_BINDIR=llama_cpp/lib",
 }
 
 

@@ -84,7 +84,7 @@ def inspect() -> LibraryReport:
         version=installed_version() or "unknown",
         system_info=lib.llama_print_system_info().decode("utf-8", "replace").strip(" |"),
         gpu_offload=bool(lib.llama_supports_gpu_offload()),
-        backends=_backends(),
+        backends=_backends(lib),
         uses_amx=has_amx(),
         problems=tuple(_problems(lib)),
     )
@@ -112,8 +112,8 @@ def _import() -> Any:
         lib = importlib.import_module("llama_cpp.llama_cpp")
     except (ImportError, OSError, RuntimeError) as error:
         raise SetupError(f"llama-cpp-python does not load: {_first_line(error)}") from error
-    _load_backend_plugins()
     lib.llama_log_set(_log_callback(), ctypes.c_void_p(0))
+    _load_backend_plugins(lib)
     lib.llama_backend_init()
     return lib
 
@@ -145,37 +145,29 @@ def _wrong_defaults(name: str, params: Any, expected: dict[str, Any]) -> list[st
     ]
 
 
-def _library_folder() -> str:
-    package = importlib.import_module("llama_cpp")
-    return os.path.join(os.path.dirname(str(package.__file__)), "lib")
-
-
-def _ggml() -> ctypes.CDLL | None:
-    for name in ("libggml.so", "libggml.dylib", "ggml.dll"):
-        path = os.path.join(_library_folder(), name)
-        if os.path.exists(path):
-            return ctypes.CDLL(path)
-    return None
-
-
-def _load_backend_plugins() -> None:
+def _load_backend_plugins(lib: Any) -> None:
     # The portable build (GGML_BACKEND_DL) keeps its CPU variants in plugins beside the library;
-    # ggml looks for them beside the *executable*, which is python. Elsewhere this finds none.
-    ggml = _ggml()
-    if ggml is None or ggml.ggml_backend_reg_count() > 0:
-        return
-    ggml.ggml_backend_load_all_from_path(_library_folder().encode())
+    # ggml looks for them beside the *executable*, which is python. Elsewhere nothing is missing.
+    ggml = _ggml(lib)
+    if ggml.ggml_backend_reg_count() == 0:
+        package = importlib.import_module("llama_cpp")
+        folder = os.path.join(os.path.dirname(str(package.__file__)), "lib")
+        ggml.ggml_backend_load_all_from_path(os.fsencode(folder))
 
 
-def _backends() -> tuple[str, ...]:
-    ggml = _ggml()
-    if ggml is None:
-        return ()
+def _ggml(lib: Any) -> Any:
+    """libllama's own ggml: a wheel holds copies of its file, each with a registry of its own."""
+    ggml = lib._lib
     ggml.ggml_backend_reg_count.restype = ctypes.c_size_t
     ggml.ggml_backend_reg_get.restype = ctypes.c_void_p
     ggml.ggml_backend_reg_get.argtypes = [ctypes.c_size_t]
     ggml.ggml_backend_reg_name.restype = ctypes.c_char_p
     ggml.ggml_backend_reg_name.argtypes = [ctypes.c_void_p]
+    return ggml
+
+
+def _backends(lib: Any) -> tuple[str, ...]:
+    ggml = _ggml(lib)
     return tuple(
         ggml.ggml_backend_reg_name(ggml.ggml_backend_reg_get(index)).decode()
         for index in range(ggml.ggml_backend_reg_count())
