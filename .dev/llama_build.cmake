@@ -5,8 +5,8 @@
 set(LLAMA_BUILD_COMMON OFF)
 
 # Virtual machines announce AMX and then die of it (an illegal instruction in the first matrix
-# product), and no desktop has it. -DSUTURE_AMX=ON keeps it.
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT MSVC AND NOT SUTURE_AMX)
+# product), and no desktop has it.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT MSVC)
     include(CheckCXXCompilerFlag)
     check_cxx_compiler_flag(-mno-amx-tile SUTURE_COMPILER_KNOWS_AMX)
     if(SUTURE_COMPILER_KNOWS_AMX)

@@ -32,7 +32,7 @@ import numpy as np
 from suture.healing import UnsupportedVocabulary, Vocabulary
 from suture.healing.gguf import GgufError
 from suture.server.engine import libllama, tokenizer
-from suture.server.engine.protocol import Aborted, Logits, SequenceId
+from suture.server.engine.protocol import Aborted, Batch, Logits, SequenceId, check_batch
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, ModelError
 
@@ -116,7 +116,7 @@ class LlamaEngine:
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
         return self._get(sequence).tokens
 
-    def evaluate(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
+    def evaluate(self, batch: Batch) -> list[Logits]:
         self._on_engine_thread()
         self._check_batch(batch)
         for sequence, _tree in batch:
@@ -186,22 +186,17 @@ class LlamaEngine:
             raise EngineError(f"all {N_SEQ_MAX} sequences are in use")
         return self._free_ids.pop()
 
-    def _check_batch(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> None:
-        n_tokens = sum(len(tree) for _, tree in batch)
-        if not 1 <= n_tokens <= self.n_batch or any(len(tree) == 0 for _, tree in batch):
-            raise ValueError(f"a batch holds 1 to {self.n_batch} tokens, not {n_tokens}")
-        if len({sequence for sequence, _ in batch}) != len(batch):
-            raise ValueError("a batch holds one tree for each sequence")
+    def _check_batch(self, batch: Batch) -> None:
+        check_batch(batch, self.n_batch, self.vocabulary.n_vocab)
         n_rows = sum(len(set(tree.wants)) for _, tree in batch)
         if n_rows > self.n_rows:
             raise ValueError(f"a batch returns up to {self.n_rows} rows, not {n_rows}")
         for sequence, tree in batch:
             self._get(sequence)
-            tree.check(self.vocabulary.n_vocab)
             if not tree.is_chain and not self._can_fork:
                 raise ValueError("this architecture evaluates chains only")
 
-    def _fill(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[list[int]]:
+    def _fill(self, batch: Batch) -> list[list[int]]:
         """Write the batch; for each tree the batch index of each wanted node."""
         self._batch.clear()
         rows_at = []

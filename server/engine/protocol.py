@@ -16,8 +16,25 @@ SequenceId = NewType("SequenceId", int)
 Logits = npt.NDArray[np.float32]
 
 
+Batch = Sequence[tuple[SequenceId, TokenTree]]
+
+
+def check_batch(batch: Batch, n_batch: int, n_vocab: int) -> None:
+    """Raise `ValueError` for a batch that no engine can take: empty, too large, or no trees."""
+    n_tokens = sum(len(tree) for _, tree in batch)
+    if not 1 <= n_tokens <= n_batch or any(len(tree) == 0 for _, tree in batch):
+        raise ValueError(f"a batch holds 1 to {n_batch} tokens, not {n_tokens}")
+    if len({sequence for sequence, _ in batch}) != len(batch):
+        raise ValueError("a batch holds one tree for each sequence")
+    for _, tree in batch:
+        tree.check(n_vocab)
+
+
 class Aborted(EngineError):
-    """`should_abort` said yes; every sequence is what it was before the call."""
+    """`should_abort` said yes; every sequence is what it was before the call.
+
+    One whose architecture cannot be cut back (a recurrent one) is emptied.
+    """
 
 
 class Engine(Protocol):
@@ -47,7 +64,7 @@ class Engine(Protocol):
         """The committed tokens of a sequence; not to be changed by the caller."""
         ...
 
-    def evaluate(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
+    def evaluate(self, batch: Batch) -> list[Logits]:
         """One decode for all trees; for each an array of shape (len(wants), n_vocab).
 
         The rows are the caller's to change, and the next `evaluate` may overwrite them. What

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from suture.healing import Vocabulary
-from suture.server.engine.protocol import Aborted, Logits, SequenceId
+from suture.server.engine.protocol import Aborted, Batch, Logits, SequenceId, check_batch
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 
@@ -86,7 +86,7 @@ class ScriptedEngine:
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
         return self._get(sequence)
 
-    def evaluate(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
+    def evaluate(self, batch: Batch) -> list[Logits]:
         self._check_batch(batch)
         for sequence, tree in batch:
             self._evaluated.pop(sequence, None)
@@ -127,15 +127,12 @@ class ScriptedEngine:
         except KeyError:
             raise ValueError(f"sequence {sequence} is not open") from None
 
-    def _check_batch(self, batch: Sequence[tuple[SequenceId, TokenTree]]) -> None:
-        n_tokens = sum(len(tree) for _, tree in batch)
-        if not 1 <= n_tokens <= self.n_batch or any(len(tree) == 0 for _, tree in batch):
-            raise ValueError(f"a batch holds 1 to {self.n_batch} tokens, not {n_tokens}")
-        for sequence, tree in batch:
+    def _check_batch(self, batch: Batch) -> None:
+        check_batch(batch, self.n_batch, self.vocabulary.n_vocab)
+        for sequence, _ in batch:
             self._get(sequence)
-            tree.check(self.vocabulary.n_vocab)
         held = sum(len(tokens) for tokens in self._tokens.values())
-        if held + n_tokens > self.n_ctx:
+        if held + sum(len(tree) for _, tree in batch) > self.n_ctx:
             raise EngineError(f"no room left in the context of {self.n_ctx} tokens")
 
     def _rows(self, tokens: list[int], tree: TokenTree) -> Logits:
