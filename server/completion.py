@@ -63,7 +63,7 @@ class Completions:
                 yield _SUPERSEDED
                 return
             self._scheduler.submit(job)
-        except SutureError:
+        except BaseException:
             self._retract(request)
             raise
         try:

@@ -26,6 +26,7 @@ from suture.healing.boundary import (
     stable_boundary,
     uncut_boundary,
 )
+from suture.healing.healer import coverable
 from suture.healing.vocabulary import Vocabulary
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
@@ -140,15 +141,18 @@ def _boundary(
     if not layout.ends_with_prefix:
         return Boundary(prefix.ids, b"", 0)
     segment = prefix.window.text.encode()
-    try:
-        if request.healing == "off":
-            return uncut_boundary(segment, encode, vocabulary)
-        if request.give_back is None:
-            return stable_boundary(segment, encode, vocabulary)
-        return fixed_boundary(segment, request.give_back, encode, vocabulary)
-    except BoundaryError:
-        # The text ends in bytes that the vocabulary lacks: nothing could say them again.
+    if request.healing == "off":
         return uncut_boundary(segment, encode, vocabulary)
+    try:
+        if request.give_back is None:
+            boundary = stable_boundary(segment, encode, vocabulary)
+        else:
+            boundary = fixed_boundary(segment, request.give_back, encode, vocabulary)
+    except BoundaryError:
+        return uncut_boundary(segment, encode, vocabulary)
+    # What no tokens could say again stays: a vocabulary may lack bytes of the text's end.
+    is_sayable = coverable(vocabulary, boundary.pending)
+    return boundary if is_sayable else uncut_boundary(segment, encode, vocabulary)
 
 
 def _bos(vocabulary: Vocabulary) -> tuple[Part, ...]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
+from suture.healing import TokenKind, Vocabulary
 from suture.server.errors import EngineError, InfillUnsupported, InvalidRequest
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily, detect_family
@@ -280,3 +281,11 @@ def test_10_mb_of_extra_text_cost_what_the_budget_costs() -> None:
     extra = (ExtraText("b = 2\n" * 1_600_000, "p" * 1_000_000), ExtraText("c" * 1_000_000))
     plan(replace(hole("a", "b"), extra=extra), toy, SLOW)
     assert toy.n_encoded <= 4000
+
+
+def test_what_no_tokens_could_say_again_is_not_given_back() -> None:
+    kinds = [TokenKind.NORMAL, TokenKind.USER_DEFINED]
+    vocabulary = Vocabulary([b"a", b"<t>"], kinds=kinds)
+    request = CompletionRequest("a<t>", give_back=1)
+    planned = plan_prompt(request, vocabulary, None, lambda piece: [0, 1], FAST)
+    assert (planned.kept_ids, planned.pending, planned.level) == ((0, 1), b"", "none")
