@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from suture.server import cli
-
 
 def main() -> None:
     """Run the command line and exit."""
-    sys.exit(cli.main())
+    try:
+        from suture.server import cli  # takes a while: an interrupt may come during it
+
+        status = cli.main()
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status)
 
 
 if __name__ == "__main__":

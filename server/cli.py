@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -36,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(verbs[args.verb].run(args))
     except KeyboardInterrupt:
         return exits.INTERRUPTED
+    except BrokenPipeError:
+        # Who reads has enough. The exit flush must not complain about it either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
     except Exception as error:
         if debug_requested():
             traceback.print_exc()

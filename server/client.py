@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,9 +24,12 @@ from suture.server.errors import (
     SutureError,
     Unavailable,
 )
+from suture.server.routes.access import CHALLENGE
 
 # Answering "who are you" takes a server milliseconds; completing may take as long as it takes.
 PROBE_TIMEOUT_S = 2.0
+MAX_STATUS_BYTES = 2**20
+UNTRUSTED = "a server whose certificate is not trusted, or that does not speak TLS"
 COMPLETION_TIMEOUT = httpx2.Timeout(None, connect=5.0)
 
 
@@ -67,12 +71,11 @@ class Client:
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise SetupError(f"{url}: expected a URL that begins with http:// or https://")
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._key = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
             # The server is this machine or one that the user named: no proxy out of a variable.
             self._http = httpx2.Client(
                 base_url=url,
-                headers=headers,
                 verify=trust,
                 trust_env=False,
                 timeout=COMPLETION_TIMEOUT,
@@ -93,24 +96,42 @@ class Client:
         self._http.close()
 
     def identify(self) -> Absent | Stranger | Suture:
-        """Who listens there."""
+        """Who listens there. Our key is shown only to a server that asks for it as Suture does."""
         try:
-            response = self._http.get("/v1/status", timeout=PROBE_TIMEOUT_S)
+            status, headers, body = self._probe({})
+            if status == 401 and headers.get("www-authenticate", "") == CHALLENGE and self._key:
+                status, _, body = self._probe(self._key)
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise ServerFailure(f"{self.url}: {error}") from None
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return Absent()
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            return Stranger(UNTRUSTED) if _is_tls_failure(error) else Absent()
         except httpx2.HTTPError as error:
             return Stranger(f"a server that does not answer ({type(error).__name__})")
-        if response.status_code == 401:
+        if status == 401:
             return Stranger("a server that wants an API key")
-        status = _json_object(response.content)
-        return Suture(status) if "suture" in status else Stranger("not Suture")
+        told = _json_object(body)
+        is_ours = isinstance(told.get("suture"), str) and isinstance(told.get("model"), dict)
+        return Suture(told) if is_ours else Stranger("something that is not Suture")
+
+    def _probe(self, headers: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
+        """Status, headers and body of `/v1/status`, as far as they come in time and bounds."""
+        give_up_at = time.monotonic() + PROBE_TIMEOUT_S
+        body = b""
+        with self._http.stream(
+            "GET", "/v1/status", headers=headers, timeout=PROBE_TIMEOUT_S
+        ) as response:
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > MAX_STATUS_BYTES or time.monotonic() > give_up_at:
+                    break
+            return response.status_code, response.headers, body
 
     def infill(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The events of a streamed `/infill`; raises the `SutureError` that the server tells."""
         try:
-            with self._http.stream("POST", "/infill", json=body | {"stream": True}) as response:
+            with self._http.stream(
+                "POST", "/infill", json=body | {"stream": True}, headers=self._key
+            ) as response:
                 if response.status_code != 200:
                     raise _told(response.status_code, response.read(), response.headers)
                 for event in parse_events(response.iter_bytes()):
@@ -119,6 +140,14 @@ class Client:
                     yield event
         except httpx2.HTTPError as error:
             raise ServerFailure(f"{self.url}: {error or type(error).__name__}") from None
+
+
+def _is_tls_failure(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def parse_events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:

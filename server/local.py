@@ -93,6 +93,9 @@ class LocalCompleter:
             raise Loading("Loading model", retry_after=2)
         return self._loaded
 
+    def cancel_all(self) -> None:
+        self._scheduler.cancel_all()
+
     def close(self) -> None:
         # Planning reads the model's vocabulary: it has to end before the model is freed.
         self._completions.close()

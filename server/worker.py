@@ -28,12 +28,16 @@ from suture.server.routes.completer import ServedCompleter
 from suture.server.settings import Settings
 
 POLL_LOADING_S = 0.02
-POLL_READY_S = 1.0
+POLL_READY_S = 0.5
 # How long open requests may go on after a request to stop.
-DRAIN_S = 5
+DRAIN_S = 4
+# How long they then have to say so.
+FAREWELL_S = 3
 # Longer than the pauses of who types: an editor's next request finds its connection still open.
 KEEP_ALIVE_S = 75
-COMMAND = (sys.executable, "-m", "suture.server.worker")
+LAST_RESORT_S = 10.0
+# -P: what stands in the working directory, an untrusted checkout perhaps, is not imported.
+COMMAND = (sys.executable, "-P", "-m", "suture.server.worker")
 
 
 def start_worker(
@@ -97,7 +101,7 @@ class _Worker:
             server_header=False,
             lifespan="off",
             ws="none",
-            timeout_graceful_shutdown=DRAIN_S,
+            timeout_graceful_shutdown=DRAIN_S + FAREWELL_S,
             timeout_keep_alive=KEEP_ALIVE_S,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
@@ -122,9 +126,12 @@ class _Worker:
             while not (self._server.started and self._completer.state() == "ready"):
                 await asyncio.sleep(POLL_LOADING_S)
             self._announce()
-            while True:
+            while not self._server.should_exit:
                 self._completer.state()
                 await asyncio.sleep(POLL_READY_S)
+            await asyncio.sleep(DRAIN_S)
+            # What still runs ends with the text so far, in its own dialect.
+            self._completer.cancel_all()
         except SutureError:
             self._server.should_exit = True
             raise
@@ -139,7 +146,7 @@ class _Worker:
         loop.remove_reader(sys.stdin.fileno())
         self._server.should_exit = True
         # Nobody is left to kill us if draining or freeing the model hangs.
-        last_resort = threading.Timer(2 * DRAIN_S, os._exit, (exits.FAILURE,))
+        last_resort = threading.Timer(LAST_RESORT_S, os._exit, (exits.FAILURE,))
         last_resort.daemon = True
         last_resort.start()
 

@@ -60,7 +60,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extra", nargs="+", action="extend", default=[], metavar="FILE", help="files for context"
     )
-    add_settings(parser, "model", "models", "healing", "give_back", "layout", "ctx", "threads")
+    add_settings(
+        parser,
+        "model",
+        "models",
+        "healing",
+        "give_back",
+        "layout",
+        "ctx",
+        "threads",
+        "api_key_file",
+        "tls_cert",
+    )
 
 
 def _count(text: str) -> int:
@@ -86,12 +97,7 @@ def run(args: argparse.Namespace) -> int:
     body = infill_body(cursor, args)
     with ExitStack() as stack:
         ask = choose(args, settings, stack)
-        try:
-            return candidates(ask, body, args) if args.n > 1 else one(ask, body, cursor, args)
-        except BrokenPipeError:
-            # Who reads has enough. The exit flush must not complain about it either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return exits.OK
+        return candidates(ask, body, args) if args.n > 1 else one(ask, body, cursor, args)
 
 
 def take_target(args: argparse.Namespace) -> None:
@@ -124,16 +130,16 @@ def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:
 def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> Ask:
     """Whom to ask; what it holds open is closed with `stack`."""
     if not args.local:
-        explicit = args.server is not None
-        url = args.server if explicit else settings.server or server_url(settings)
-        client = stack.enter_context(Client(url, _first_key(settings), _trust(settings)))
+        named = settings.server if args.server is None else args.server
+        url = server_url(settings) if named is None else named
+        client = stack.enter_context(open_client(settings, url))
         found = client.identify()
-        if isinstance(found, Suture) and _serves(found, args):
+        if isinstance(found, Suture) and _serves(found, settings):
             return lambda body: when_loaded(client, body)
-        if explicit:
+        if named is not None:
             raise ServerFailure(f"{url}: {_why_not(found)}")
         if not isinstance(found, Absent):
-            print(f"suture: {url} has {_why_not(found)}: completing locally", file=sys.stderr)
+            print(f"suture: {url}: {_why_not(found)}: completing locally", file=sys.stderr)
     require_llama_cpp()
     # Only here: asking a server needs none of it.
     from suture.server.local import local_completer
@@ -142,9 +148,11 @@ def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> As
     return in_process(stack, local_completer(settings), settings)
 
 
-def _serves(found: Suture, args: argparse.Namespace) -> bool:
+def _serves(found: Suture, settings: Settings) -> bool:
+    """Whether it serves the model asked for; none asked for, any will do."""
     name, path = found.model_names
-    return args.model is None or args.model == name or os.path.abspath(args.model) == path
+    wanted = settings.model
+    return wanted is None or wanted == name or os.path.abspath(wanted) == path
 
 
 def _why_not(found: Absent | Stranger | Suture) -> str:
@@ -162,6 +170,11 @@ def server_url(settings: Settings) -> str:
     scheme = "https" if settings.tls_cert else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def open_client(settings: Settings, url: str) -> Client:
+    """A client with the settings' key and certificate."""
+    return Client(url, _first_key(settings), _trust(settings))
 
 
 def _first_key(settings: Settings) -> str | None:

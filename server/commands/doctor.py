@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary
-from suture.server.client import Absent, Client, Suture
+from suture.server.client import Absent, Suture
 from suture.server.commands import exits
-from suture.server.commands.complete import server_url
+from suture.server.commands.complete import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import catalog_of
 from suture.server.engine import libllama
@@ -47,7 +47,7 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, "model", "models", "host", "port", "threads")
+    add_settings(parser, "model", "models", "host", "port", "threads", "api_key_file", "tls_cert")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -143,8 +143,11 @@ def _vocabulary(name: str, path: Path) -> Finding:
 
 def _port(settings: Settings) -> Finding:
     url = server_url(settings)
-    with Client(url) as client:
-        found = client.identify()
+    try:
+        with open_client(settings, url) as client:
+            found = client.identify()
+    except SetupError as error:
+        return Finding("problem", str(error))
     if isinstance(found, Absent):
         return Finding("ok", f"{url}: nothing runs there yet")
     if isinstance(found, Suture):

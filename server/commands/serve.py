@@ -11,8 +11,8 @@ import errno
 import socket
 import ssl
 
-from suture.server.client import Client, Suture
-from suture.server.commands.complete import server_url
+from suture.server.client import Suture
+from suture.server.commands.complete import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, SutureError
@@ -119,7 +119,7 @@ def _refused(settings: Settings, error: OSError) -> SetupError:
 
 def _by_whom(settings: Settings) -> str:
     try:
-        with Client(server_url(settings)) as client:
+        with open_client(settings, server_url(settings)) as client:
             found = client.identify()
     except SutureError:
         return ""

@@ -182,7 +182,7 @@ class Generation:
         return CompletionResult(
             finish=finish,
             reason=self._reason(finish),
-            stop_match=self._stop_match or self._detokenizer.stop_match,
+            stop_match=self._stop_match or self._asked_for(self._detokenizer.stop_match),
             completion_tokens=self._n_generated,
             seed=self._sampler.seed,
             healing=self._healing_report(),
@@ -195,6 +195,13 @@ class Generation:
             ),
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
         )
+
+    def _asked_for(self, stop_match: str | None) -> str | None:
+        """The request's own spelling of a stop string; one that shape added is nobody's."""
+        if stop_match is None:
+            return None
+        asked = zip(stop_strings(self._request, self._plan), self._request.stop, strict=False)
+        return next((stop for watched, stop in asked if watched == stop_match), None)
 
     def _reason(self, finish: FinishReason) -> str | None:
         if finish in _REASONS:

@@ -145,6 +145,13 @@ class Scheduler:
             self._waiting.remove(job)
         _tell(job, job.generation.finish(reason))
 
+    def cancel_all(self) -> None:
+        """End every job early, those that wait and the one that runs."""
+        with self._condition:
+            jobs = [*self._waiting, *([self._running] if self._running is not None else [])]
+        for job in jobs:
+            self.cancel(job, "cancelled")
+
     def _ready_engine(self) -> Engine:
         if self._error is not None:
             raise self._error

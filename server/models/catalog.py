@@ -69,7 +69,7 @@ class Catalog:
     def load(cls, path: Path) -> Catalog:
         """The catalogue in a file. Raises ModelError, with path and line where a line is bad."""
         try:
-            return cls.parse(path.read_text(encoding="utf-8"), str(path))
+            return cls.parse(path.read_text(encoding="utf-8-sig"), str(path))
         except UnicodeDecodeError:
             raise ModelError(f"{path}: expected UTF-8 text") from None
         except OSError as error:

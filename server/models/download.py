@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,9 @@ def pull(entry: ModelEntry, store: Path, progress: Progress) -> Path:
 def pull_all(entries: Sequence[ModelEntry], store: Path, progress: Progress) -> list[Path]:
     """The entries' verified files, in their order; files of one archive are fetched together."""
     missing = [entry for entry in entries if verified_as(entry, store) is None]
+    if missing and not os.access(store, os.W_OK) and store.exists():
+        # Nothing can be fetched, noted or locked there; a file put there by hand can be used.
+        missing = [entry for entry in missing if not _is_present(entry, store, progress)]
     if missing:
         try:
             # Each once: a second lock on the same file would wait for the first.
@@ -86,7 +90,8 @@ def _is_present(entry: ModelEntry, store: Path, progress: Progress) -> bool:
     if (reason := mismatch(found, entry.expected)) is not None:
         progress.message(f"{entry.name}: {reason}; pulling it again")
         return False
-    record(entry, store, found)
+    with suppress(OSError):  # where it cannot be noted, it is read again the next time
+        record(entry, store, found)
     return True
 
 

@@ -127,7 +127,10 @@ def _failure(log: str) -> SourceError:
     retries = [line for line in lines if line.startswith("WARNING: Retrying")]
     if retries and not any(line.startswith(_ANSWERED) for line in lines):
         return SourceError("the package index cannot be reached")
+    if any("No space left on device" in line for line in lines):
+        return SourceError("no space left on the disk")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    errors = [line for line in errors if line != "Exception:"]  # a traceback follows that one
     last = errors[-1] if errors else next((line for line in reversed(lines) if line), "no output")
     kind = NoSuchArchive if last.startswith("No matching distribution") else SourceError
     return kind(f"pip: {last}")

@@ -22,6 +22,7 @@ from suture.server.routes.delivery import CALLER, Dialect, error_response
 from suture.server.settings import Settings, read_api_keys
 
 # Probes must see whether we live without holding a key.
+CHALLENGE = 'Bearer realm="suture"'
 OPEN_PATHS = frozenset({"/health"})
 
 
@@ -88,7 +89,10 @@ class Access:
         try:
             self._check(headers, scope["path"])
         except RequestError as error:
-            await error_response(self._dialect_of(scope["path"]), error)(scope, receive, send)
+            refusal = error_response(self._dialect_of(scope["path"]), error)
+            if isinstance(error, Unauthorized):
+                refusal.headers["WWW-Authenticate"] = CHALLENGE
+            await refusal(scope, receive, send)
             return
         if self._key_digests:
             scope[CALLER] = _digest(headers.get("authorization", "")).hex()

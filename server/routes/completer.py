@@ -65,6 +65,10 @@ class ServedCompleter(Completer, Protocol):
         """Begin to load; returns at once."""
         ...
 
+    def cancel_all(self) -> None:
+        """End every completion with its text so far."""
+        ...
+
     def close(self) -> None:
         """Stop what runs and free the model; returns when that is done."""
         ...

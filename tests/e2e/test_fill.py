@@ -160,7 +160,7 @@ def test_a_newer_request_of_a_session_supersedes_the_one_before(coder_server: Se
 
 def test_eight_at_once_get_their_own_answers(coder_server: Served) -> None:
     """As in llama.cpp#10072, where answers went to the wrong clients."""
-    names = ["apple", "banana", "cherry", "damson", "elder", "fig", "grape", "hazel"]
+    names = ["alpha", "bravo", "delta", "gamma", "omega", "sigma", "theta", "kappa"]
     bodies = [
         {"input_prefix": f"{name} = 1\nprint({name[:2]}", "input_suffix": ")\n",
          "temperature": 0, "n_predict": 3}

@@ -18,7 +18,7 @@ import pytest
 from support.fake_completer import DONE, FakeCompleter, says
 from support.http_server import serving
 from suture.server import cli
-from suture.server.commands.pull import NO_LLAMA_CPP
+from suture.server.commands.pull import NO_LLAMA_CPP, with_model_file
 from suture.server.errors import EngineError, InfillUnsupported, Loading
 from suture.server.request import CompletionChunk, CompletionResult
 from suture.server.routes.completer import Completer
@@ -35,7 +35,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # No test of this file may meet a server that happens to run here.
-    monkeypatch.setenv("SUTURE_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setenv("SUTURE_PORT", "9")
     monkeypatch.chdir(tmp_path)
 
 
@@ -60,8 +60,11 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCompleter:
     monkeypatch.setitem(sys.modules, "suture.server.local", module)
     # The fake runs without it.
     monkeypatch.setattr("suture.server.commands.complete.require_llama_cpp", lambda: None)
-    (tmp_path / "m.gguf").touch()
-    monkeypatch.setenv("SUTURE_MODEL", str(tmp_path / "m.gguf"))
+
+    def find(given: Settings) -> Settings:
+        return given if given.model is None else with_model_file(given)
+
+    monkeypatch.setattr("suture.server.commands.complete.with_model_file", find)
     return fake
 
 
@@ -214,11 +217,14 @@ def test_another_server_on_the_port_is_warned_of_and_not_asked(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with another_server() as url:
-        monkeypatch.setenv("SUTURE_SERVER", url)
+        monkeypatch.setenv("SUTURE_PORT", url.rpartition(":")[2])
         assert cli.main(["complete", f"{file}:1:1"]) == 0
-        assert capfd.readouterr().err == f"suture: {url} has not Suture: completing locally\n"
+        told = f"suture: {url}: something that is not Suture"
+        assert capfd.readouterr().err == f"{told}: completing locally\n"
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3
-        assert capfd.readouterr().err == f"suture: {url}: not Suture\n"
+        assert capfd.readouterr().err == f"{told}\n"
+        monkeypatch.setenv("SUTURE_SERVER", url)  # the same as the flag
+        assert cli.main(["complete", f"{file}:1:1"]) == 3
     assert len(local.requests) == 1
 
 
@@ -230,13 +236,17 @@ def test_a_server_with_another_model_is_not_asked(
 ) -> None:
     fake = FakeCompleter()
     with serving(fake) as url:
-        monkeypatch.setenv("SUTURE_SERVER", url)
-        model = ["--model", os.environ["SUTURE_MODEL"]]
+        monkeypatch.setenv("SUTURE_PORT", url.rpartition(":")[2])
+        other = file.parent / "other.gguf"
+        other.touch()
+        model = ["--model", str(other)]
         assert cli.main(["complete", f"{file}:1:1", *model]) == 0
-        assert "has another model: toy: completing locally" in capfd.readouterr().err
+        assert "another model: toy: completing locally" in capfd.readouterr().err
         assert cli.main(["complete", f"{file}:1:1", "--server", url, *model]) == 3
         assert cli.main(["complete", f"{file}:1:1", "--server", url, "--model", "toy"]) == 0
-    assert (len(fake.requests), len(local.requests)) == (1, 1)
+        monkeypatch.setenv("SUTURE_MODEL", str(other))  # the same as the flag
+        assert cli.main(["complete", f"{file}:1:1"]) == 0
+    assert (len(fake.requests), len(local.requests)) == (1, 2)
 
 
 def test_the_position_may_follow_the_extra_files(

@@ -33,6 +33,9 @@ class ServedFake:
     def start(self) -> None:
         print("started", file=sys.stderr, flush=True)
 
+    def cancel_all(self) -> None:
+        print("cancelled", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         print("closed", file=sys.stderr, flush=True)
 

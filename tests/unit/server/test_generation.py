@@ -128,7 +128,8 @@ def test_a_documents_line_ends_are_kept(line_end: str) -> None:
     text, _ = complete(said, CompletionRequest(prefix, max_tokens=20))
     assert text == f"return{line_end}{line_end}me{line_end}"
     stopped, result = complete(said, CompletionRequest(prefix, stop=(line_end * 2,)))
-    assert (stopped, result.finish) == ("return", "stop")
+    assert (stopped, result.finish, result.stop_match) == ("return", "stop", line_end * 2)
+    assert complete(said, CompletionRequest(prefix, shape="line"))[1].stop_match is None
 
 
 def test_special_tokens_are_shown_on_request() -> None:
