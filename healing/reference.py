@@ -150,13 +150,13 @@ def window_deltas(decode: Decode, prompt_ids: Sequence[int], ids: Sequence[int])
         n_sent = _window_sent(before, after, n_unsent, is_prompt)
         continues = after[:n_sent] == before[:n_sent]
         at_bound = len(tokens) - read == MAX_UNREAD
-        if at_bound and ((continues and not after[n_sent:]) or after.endswith("\ufffd")):
+        waits = after.endswith("\ufffd") or len(after) <= n_sent
+        if waits and at_bound:
             textual = [i for i in tokens[read:] if decode([i])]
             if len(textual) < MAX_UNREAD and decode(tokens[prefix:read] + textual) == after:
                 tokens[read:] = textual
                 deltas.append("")
                 continue
-        waits = after.endswith("\ufffd") or len(after) <= n_sent
         if waits and not at_bound:
             deltas.append("")
             continue

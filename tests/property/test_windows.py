@@ -50,6 +50,7 @@ DECODERS: dict[str, tuple[Decode, int]] = {
     "wordpiece": (decoders.wordpiece(WORDS), len(WORDS)),
     "tidying": (decoders.tidying(WORDS), len(WORDS)),
     "strips the first space": (decoders.first_space_stripped(PIECES), len(PIECES)),
+    "erratic": (decoders.erratic(["b", "aaa", "", "\ufffd", "cc\ufffd\ufffd", "a", "b"]), 5),
     "byte fallback": (decoders.byte_fallback(MIXED), len(MIXED)),
 }
 STOPS = st.lists(

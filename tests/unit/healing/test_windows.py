@@ -170,13 +170,41 @@ def test_w5_a_window_that_shrinks_waits_and_is_not_sent_again() -> None:
     assert detokenizer.resyncs == 1
 
 
+def test_w5_what_waited_in_the_context_is_not_lost_when_it_is_left() -> None:
+    """Literal U+FFFD by bytes: cut at the bound, they are bad bytes that turn good later."""
+    detokenizer = windows(FALLBACK)
+    fed = [*"\ufffd\ufffd\ufffd".encode(), 258, 258, 258]
+
+    text = "".join(deltas(detokenizer, fed))
+
+    assert text == "\ufffd" * 9 + "yyy"
+    assert detokenizer.resyncs == 1
+
+
+def test_w5_tokens_that_do_not_show_beside_others_are_shown_alone() -> None:
+    def first_only(ids: Sequence[int]) -> str:
+        return "ab"[ids[0]] if ids else ""
+
+    at_bound, at_flush = windows(first_only, [0]), windows(first_only, [0])
+
+    assert [at_bound.feed(1) for _ in range(MAX_UNREAD)] == [*[""] * (MAX_UNREAD - 1), "b"]
+    assert deltas(at_flush, [1, 1]) == ["", "", "b"]
+    assert (at_bound.resyncs, at_flush.resyncs) == (1, 1)
+
+
+def test_w2_tokens_without_text_alone_stay_where_they_have_some_together() -> None:
+    def marks(ids: Sequence[int]) -> str:
+        return "\ufffd" * len(ids) if len(ids) > 1 else ""
+
+    detokenizer = windows(marks)
+
+    assert [detokenizer.feed(1) for _ in range(MAX_UNREAD)][-1] == "\ufffd" * (MAX_UNREAD - 3)
+
+
 def test_w5_a_decoder_that_says_nothing_consistent_still_ends() -> None:
     texts = ["b", "aaa", "", "\ufffd", "cc\ufffd\ufffd", "a"]
+    detokenizer = windows(decoders.erratic(texts), [1, 2, 3])
 
-    def erratic(ids: Sequence[int]) -> str:
-        return texts[(7 * len(ids) + sum(ids)) % len(texts)]
-
-    detokenizer = windows(erratic, [1, 2, 3])
     for token_id in range(500):
         detokenizer.feed(token_id)
         assert detokenizer.held_tokens < MAX_UNREAD
