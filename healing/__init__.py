@@ -12,11 +12,23 @@ from suture.healing.detokenizer import Detokenizer, OnStop, Snapshot, TokenTrans
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
 from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
+from suture.healing.windows import (
+    Decode,
+    DecodeBatch,
+    Decoding,
+    WindowDetokenizer,
+    WindowSnapshot,
+    decode_batch,
+    feed_batch,
+)
 
 __all__ = [
     "Boundary",
     "BoundaryError",
     "Constraint",
+    "Decode",
+    "DecodeBatch",
+    "Decoding",
     "Detokenizer",
     "Encode",
     "GgufError",
@@ -29,7 +41,11 @@ __all__ = [
     "TokenTransducer",
     "UnsupportedVocabulary",
     "Vocabulary",
+    "WindowDetokenizer",
+    "WindowSnapshot",
     "coverable",
+    "decode_batch",
+    "feed_batch",
     "fixed_boundary",
     "read_header",
     "read_metadata",

@@ -12,6 +12,7 @@ from itertools import accumulate
 from suture.healing.boundary import Encode
 from suture.healing.detokenizer import OnStop
 from suture.healing.vocabulary import TokenKind, Vocabulary
+from suture.healing.windows import MAX_UNREAD, Decode
 
 # Vocabulary
 
@@ -132,3 +133,54 @@ def final_text(
     end, match = stop
     cut = end if on_stop is OnStop.INCLUDE else end - len(match.encode())
     return data[:cut].decode("utf-8", "replace"), match
+
+
+# Windows
+
+
+def window_deltas(decode: Decode, prompt_ids: Sequence[int], ids: Sequence[int]) -> list[str]:
+    """What each token releases, and last what the flush does; no id is a special token."""
+    tokens = list(prompt_ids[-5:])
+    prefix, read, n_unsent = 0, len(tokens), 0
+    is_prompt = True
+    deltas = []
+    for token_id in ids:
+        tokens.append(token_id)
+        before, after = decode(tokens[prefix:read]), decode(tokens[prefix:])
+        n_sent = _window_sent(before, after, n_unsent, is_prompt)
+        continues = after[:n_sent] == before[:n_sent]
+        at_bound = len(tokens) - read == MAX_UNREAD
+        waits = after.endswith("\ufffd") or len(after) <= n_sent
+        if waits and at_bound:
+            textual = [i for i in tokens[read:] if decode([i])]
+            if len(textual) < MAX_UNREAD and decode(tokens[prefix:read] + textual) == after:
+                tokens[read:] = textual
+                deltas.append("")
+                continue
+        if waits and not at_bound:
+            deltas.append("")
+            continue
+        if continues and after[n_sent:]:
+            grown = after[n_sent:]
+        else:
+            grown = ("" if is_prompt else before[n_sent:]) + decode(tokens[read:])
+        n_unsent = 0
+        while n_unsent < 3 and grown.endswith("\ufffd" * (n_unsent + 1)):
+            n_unsent += 1
+        deltas.append(grown[: len(grown) - n_unsent])
+        prefix, read, is_prompt = read, len(tokens), False
+    before, after = decode(tokens[prefix:read]), decode(tokens[prefix:])
+    n_sent = _window_sent(before, after, n_unsent, is_prompt)
+    if after[:n_sent] == before[:n_sent] and after[n_sent:]:
+        return [*deltas, after[n_sent:]]
+    return [*deltas, ("" if is_prompt else before[n_sent:]) + decode(tokens[read:])]
+
+
+def _window_sent(before: str, after: str, n_unsent: int, is_prompt: bool) -> int:
+    """How much of the window's text was sent, or is the prompt's."""
+    if not is_prompt:
+        return max(0, len(before) - n_unsent)
+    n_whole = len(before.rstrip("\ufffd"))
+    if after[:n_whole] != before[:n_whole]:
+        return n_whole
+    return max(n for n in range(len(before) + 1) if after[:n] == before[:n])
