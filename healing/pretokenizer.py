@@ -79,6 +79,8 @@ _FAMILY_OF = {name: name for name in _FAMILIES} | {
     }.items()
     for name in names.split()
 }
+# Their expressions list characters of other scripts one by one; a shadow is too coarse for that.
+_ASCII_FAMILIES = frozenset({"deepseek-llm", "deepseek-v3"})
 # Whatever one types next begins like one of these; two characters, because a run of blanks is
 # split before its last one and a contraction has two letters.
 _CONTINUATIONS = (
@@ -95,7 +97,12 @@ class Pretokenizer:
         family = _FAMILY_OF.get(name)
         expressions = _FAMILIES[family] if family is not None else ()
         self.known = family is not None
+        self._is_ascii = family in _ASCII_FAMILIES
         self._expressions = [re.compile(expression, re.ASCII) for expression in expressions]
+
+    def knows(self, text: str) -> bool:
+        """Whether the splits of `text` are those of the tokenizer, character by character."""
+        return self.known and (text.isascii() or not self._is_ascii)
 
     def anchors(self, text: str) -> list[int]:
         """Character indices at which every continuation and every left context splits: a blank

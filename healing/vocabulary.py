@@ -24,7 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suture.healing.gguf import GgufError, read_header
-from suture.healing.pieces import UnsupportedVocabulary, pieces_of
+from suture.healing.pieces import (
+    SPACE_MARK,
+    UnsupportedVocabulary,
+    escapes_spaces,
+    pieces_of,
+)
 from suture.healing.specials import TokenKind, control_ids, end_ids, visible_ids
 
 __all__ = ["TokenKind", "UnsupportedVocabulary", "Vocabulary"]
@@ -87,6 +92,7 @@ class Vocabulary:
         self.model = model
         self.pretokenizer = pretokenizer
         self.fim_ids: Mapping[str, int] = MappingProxyType(dict(fim_ids or {}))
+        self._escapes_spaces = escapes_spaces(model, pretokenizer)
         self._index()
 
     def _index(self) -> None:
@@ -151,6 +157,14 @@ class Vocabulary:
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control or unknown token: it has a text but no piece."""
         return bool(self._kinds[token_id] in (TokenKind.CONTROL, TokenKind.UNKNOWN))
+
+    def as_read(self, segment: bytes) -> bytes:
+        """The text as the tokenizer reads it: SentencePiece takes its ``▁`` for a space."""
+        return segment.replace(SPACE_MARK, b" ") if self._escapes_spaces else segment
+
+    def may_become_space(self, unfinished: bytes) -> bool:
+        """Whether a continuation can make of these bytes a character that is read as a space."""
+        return self._escapes_spaces and bool(unfinished) and SPACE_MARK.startswith(unfinished)
 
     @cached_property
     def silent_ids(self) -> tuple[int, ...]:

@@ -1,0 +1,175 @@
+"""The invariants on every vocabulary that llama.cpp tests its tokenizers with.
+
+B1 and B2 have an oracle here: the tokens of a whole text, which was cut somewhere.
+"""
+
+import ctypes
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import suture.healing
+from support.text import TRICKY_TEXTS
+from suture.healing import (
+    BoundaryError,
+    UnsupportedVocabulary,
+    Vocabulary,
+    fixed_boundary,
+    reference,
+    stable_boundary,
+    uncut_boundary,
+)
+from suture.healing.boundary import Boundary
+from suture.server.engine import libllama
+from suture.server.engine.tokenizer import LlamaTokenizer
+from suture.server.models.catalog import Catalog
+from suture.server.models.download import pull_all
+from suture.server.models.progress import progress_on
+
+pytestmark = pytest.mark.model
+
+CATALOG = Catalog.load(Path(__file__).parents[1] / "support" / "vocabularies.txt")
+REFUSED = {"vocab-bert-bge": "bert", "vocab-nomic-bert-moe": "t5"}
+NAMES = [entry.name for entry in CATALOG.entries if "." not in entry.name]
+SUPPORTED = [name for name in NAMES if name not in REFUSED]
+# Falcon has no token for a vertical tab and some control characters; llama.cpp drops them.
+LOSSY = {"vocab-falcon"}
+N_CURSORS = 8
+SOURCES = sorted(Path(suture.healing.__file__).parent.glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def paths(model_store: Path) -> dict[str, Path]:
+    """All files by name, pulled at once: they lie in one archive."""
+    files = pull_all(CATALOG.entries, model_store, progress_on(sys.stderr))
+    return {entry.name: path for entry, path in zip(CATALOG.entries, files, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def texts(paths: dict[str, Path]) -> dict[str, bytes]:
+    """Our own sources, llama.cpp's texts for tokenizers, and texts that break careless code."""
+    inputs = {path.read_bytes(): name for name, path in paths.items() if name.endswith(".inp")}
+    return {
+        **{path.name: whole_characters(path.read_bytes()[:4000]) for path in SOURCES},
+        **{name: text for text, name in inputs.items()},
+        **{name: text.encode() for name, text in TRICKY_TEXTS.items()},
+    }
+
+
+class Real:
+    """A vocabulary, and its tokenizer as llama.cpp runs it."""
+
+    def __init__(self, path: Path) -> None:
+        self.vocabulary = Vocabulary.from_gguf(path)
+        self.tokenizer = LlamaTokenizer(path)
+
+    def encode(self, text: bytes) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text))
+
+    def spelled(self, ids: tuple[int, ...]) -> bytes:
+        return b"".join(map(self.vocabulary.bytes_of, ids))
+
+    def as_tokens_read(self, segment: bytes) -> bytes:
+        """The segment as the tokens of its whole characters spell it."""
+        whole = whole_characters(segment)
+        return self.spelled(self.encode(whole)) + segment[len(whole) :]
+
+
+@pytest.fixture(scope="module", params=SUPPORTED)
+def real(request: pytest.FixtureRequest, paths: dict[str, Path]) -> Iterator[Real]:
+    loaded = Real(paths[request.param])
+    yield loaded
+    loaded.tokenizer.close()
+
+
+def whole_characters(data: bytes) -> bytes:
+    return data[: len(data) - reference.incomplete_tail(data)]
+
+
+def cursors(name: str, text: bytes) -> list[int]:
+    places = range(len(text) + 1)
+    return random.Random(name).sample(places, min(N_CURSORS, len(places)))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_vocabularies_without_fixed_bytes_are_refused(paths: dict[str, Path], name: str) -> None:
+    with pytest.raises(UnsupportedVocabulary, match=f"'{REFUSED[name]}'"):
+        Vocabulary.from_gguf(paths[name])
+
+
+def test_b1_b2_at_every_sampled_cursor(real: Real, texts: dict[str, bytes]) -> None:
+    wrong, n_cursors = [], 0
+    for name, text in texts.items():
+        ids = real.encode(text)
+        for cursor in cursors(name, text):
+            n_cursors += 1
+            if not is_right(real, text[:cursor], ids):
+                wrong.append((name, cursor, text[max(0, cursor - 20) : cursor]))
+
+    assert n_cursors > 250
+    assert wrong == []
+
+
+def is_right(real: Real, segment: bytes, ids: tuple[int, ...]) -> bool:
+    """Whether the cut gives the segment's bytes (B1) and tokens of the whole text (B2)."""
+    try:
+        boundary = stable_boundary(segment, real.encode, real.vocabulary)
+    except BoundaryError:
+        # Rightly so where no tokens spell what would be given back.
+        return not real.vocabulary.single_bytes.issuperset(segment[-64:])
+    spelled = real.spelled(boundary.kept_ids) + boundary.pending
+    n_kept = len(boundary.kept_ids)
+    return spelled == real.as_tokens_read(segment) and boundary.kept_ids == ids[:n_kept]
+
+
+def test_b1_what_the_tokens_spell_is_the_text_with_known_exceptions(
+    real: Real, texts: dict[str, bytes], request: pytest.FixtureRequest
+) -> None:
+    """SentencePiece reads a space before the text and U+2581 as a space; nothing else differs."""
+    vocabulary = real.vocabulary
+    if request.node.callspec.params["real"] in LOSSY:
+        assert len(vocabulary.single_bytes) < 256
+    before = b" " if vocabulary.model == "llama" else b""
+
+    for name, text in texts.items():
+        kept = bytes(byte for byte in text if byte in vocabulary.single_bytes)
+        assert real.as_tokens_read(text) in (
+            before + vocabulary.as_read(text),
+            before + vocabulary.as_read(kept),
+        ), name
+
+
+RULES: dict[str, Callable[[bytes, Real], Boundary]] = {
+    "fixed": lambda segment, real: fixed_boundary(segment, 2, real.encode, real.vocabulary),
+    "uncut": lambda segment, real: uncut_boundary(segment, real.encode, real.vocabulary),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("text", ["a▁▁b = '▁", "▁", "", " ", "我很", "x\n\n", "</s> x"])
+def test_b1_the_other_rules_at_every_byte(real: Real, rule: str, text: str) -> None:
+    for end in range(len(text.encode()) + 1):
+        segment = text.encode()[:end]
+        boundary = RULES[rule](segment, real)
+        spelled = real.spelled(boundary.kept_ids) + boundary.pending
+        assert spelled == real.as_tokens_read(segment)
+
+
+def test_v1_v2_pieces_are_those_of_the_engine(real: Real) -> None:
+    """But for padding, and for strings outside the byte-level alphabet, which it marks."""
+    vocabulary, lib = real.vocabulary, libllama.load()
+    n_tokens = lib.llama_vocab_n_tokens(real.tokenizer.vocab)
+    buffer = ctypes.create_string_buffer(2048)
+
+    for token_id in random.Random(0).sample(range(n_tokens), 20_000):
+        n_bytes = lib.llama_token_to_piece(
+            real.tokenizer.vocab, token_id, buffer, len(buffer), 0, False
+        )
+        piece = vocabulary.bytes_of(token_id)
+        shown = buffer.raw[:n_bytes]
+        if not shown.startswith((b"[PAD", b"[UNK_BYTE_")):
+            assert shown == piece, (token_id, vocabulary.text_of(token_id))
+        assert (token_id in vocabulary.ids_of(piece)) == bool(piece)
