@@ -79,6 +79,23 @@ _FAMILY_OF = {name: name for name in _FAMILIES} | {
     }.items()
     for name in names.split()
 }
+UNKNOWN = "unknown"
+_SHORT = "'s|'t|'re|'ve|'m|'ll|'d"
+_FINAL_BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_FOLDED = (
+    rf"(?i:{_SHORT})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|%s"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_FINAL_BLANKS}"
+)
+# Expressions as tokenizers spell them. Tiktoken's take final blanks as one, which only matters
+# where nothing is certain anyway.
+_FAMILY_OF_PATTERN = {
+    rf"{_SHORT}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+": "gpt-2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt-2",
+    _FOLDED % r"\p{N}": "qwen2",
+    _FOLDED % r"\p{N}{1,3}": "llama-bpe",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s": "llama-bpe",
+}
 # Their expressions list characters of other scripts one by one; a shadow is too coarse for that.
 _ASCII_FAMILIES = frozenset({"deepseek-llm", "deepseek-v3"})
 # Whatever one types next begins like one of these; two characters, because a run of blanks is
@@ -88,6 +105,11 @@ _CONTINUATIONS = (
     *("e", "l", "s", "A", "0", "00", "000", ".", "/", "'s", "\t", "\3", "\4", "\5", "\6", "\7"),
 )
 _ANCHOR = re.compile(rf"[{_L}0-9](?=\s)", re.ASCII)
+
+
+def family_of_pattern(pattern: str) -> str:
+    """The family that splits by exactly this expression, `UNKNOWN` if there is none."""
+    return _FAMILY_OF_PATTERN.get(pattern, UNKNOWN)
 
 
 class Pretokenizer:

@@ -4,20 +4,25 @@ B1 and B2 have an oracle here: the tokens of a whole text, which was cut somewhe
 """
 
 import ctypes
+import json
 import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tiktoken
 
 import suture.healing
 from support.text import TRICKY_TEXTS
 from suture.healing import (
     BoundaryError,
+    TokenKind,
     UnsupportedVocabulary,
     Vocabulary,
     fixed_boundary,
+    read_metadata,
     reference,
     stable_boundary,
     uncut_boundary,
@@ -63,6 +68,7 @@ class Real:
     """A vocabulary, and its tokenizer as llama.cpp runs it."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.vocabulary = Vocabulary.from_gguf(path)
         self.tokenizer = LlamaTokenizer(path)
 
@@ -173,3 +179,69 @@ def test_v1_v2_pieces_are_those_of_the_engine(real: Real) -> None:
         if not shown.startswith((b"[PAD", b"[UNK_BYTE_")):
             assert shown == piece, (token_id, vocabulary.text_of(token_id))
         assert (token_id in vocabulary.ids_of(piece)) == bool(piece)
+
+
+JSON_NAMES = ["vocab-llama-spm", "vocab-phi-3", "vocab-qwen2", "vocab-deepseek-coder"]
+
+
+@pytest.mark.parametrize("name", JSON_NAMES)
+def test_v1_a_tokenizer_json_of_the_same_tokens_has_the_same_rows(
+    paths: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    given = Vocabulary.from_gguf(paths[name])
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(as_tokenizer_json(paths[name])), encoding="utf-8")
+
+    vocabulary = Vocabulary.from_tokenizer_json(path, n_vocab=given.n_vocab)
+
+    assert rows(vocabulary) == rows(given)
+    assert vocabulary.sorted_ids.tolist() == given.sorted_ids.tolist()
+
+
+@pytest.mark.parametrize("name", ["vocab-gpt-2", "vocab-llama-bpe", "vocab-starcoder"])
+def test_v1_a_tiktoken_encoding_of_the_same_tokens_has_the_same_rows(
+    paths: dict[str, Path], name: str
+) -> None:
+    given = Vocabulary.from_gguf(paths[name])
+    ids = range(given.n_vocab)
+    ranks = {given.bytes_of(i): i for i in ids if given.kind_of(i) is TokenKind.NORMAL}
+    specials = {given.text_of(i): i for i in ids if given.is_special(i)}
+    encoding = tiktoken.Encoding(name, pat_str=".", mergeable_ranks=ranks, special_tokens=specials)
+
+    vocabulary = Vocabulary.from_tiktoken(encoding, n_vocab=given.n_vocab)
+
+    assert rows(vocabulary) == rows(given)
+    assert vocabulary.sorted_ids.tolist() == given.sorted_ids.tolist()
+
+
+def rows(vocabulary: Vocabulary) -> list[tuple[bytes, TokenKind]]:
+    return [(vocabulary.bytes_of(i), vocabulary.kind_of(i)) for i in range(vocabulary.n_vocab)]
+
+
+def as_tokenizer_json(path: Path) -> dict[str, object]:
+    """The tokens of a GGUF file as `tokenizers` would write them."""
+    metadata = read_metadata(path)
+    strings, kinds = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+    assert isinstance(strings, list) and isinstance(kinds, np.ndarray)
+    vocab: dict[str, int] = {}
+    added: list[dict[str, object]] = []
+    for token_id, (string, kind) in enumerate(zip(strings, kinds.tolist(), strict=True)):
+        text = string.decode()
+        if text == f"[PAD{token_id}]" or kind == TokenKind.UNUSED:
+            continue
+        if kind in (TokenKind.CONTROL, TokenKind.USER_DEFINED):
+            added.append({"id": token_id, "content": text, "special": kind == TokenKind.CONTROL})
+        else:
+            vocab[text] = token_id
+    is_byte_level = metadata["tokenizer.ggml.model"] == "gpt2"
+    unknown = [string.decode() for string, kind in zip(strings, kinds, strict=True) if kind == 2]
+    return {
+        "model": {
+            "type": "BPE",
+            "vocab": vocab,
+            "byte_fallback": not is_byte_level,
+            "unk_token": unknown[0] if unknown else None,
+        },
+        "added_tokens": added,
+        "decoder": {"type": "ByteLevel" if is_byte_level else "ByteFallback"},
+    }
