@@ -96,6 +96,20 @@ _FAMILY_OF_PATTERN = {
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
     r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s": "llama-bpe",
 }
+_EXPLICIT = (
+    rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?%s+|%s"
+    rf"| ?[^\s\p{{N}}%s]+[\r\n]*|{_FINAL_BLANKS}"
+)
+# Families as one expression over Unicode. Where digits are split off first, the blanks before one
+# end their fragment and stay together.
+_PATTERN_OF_FAMILY = {
+    "gpt2": rf"{_SHORT}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
+    "starcoder": rf"\p{{N}}|{_SHORT}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+"
+    r"|\s+(?=\p{N})|\s+(?!\S)|\s+",
+    "qwen2": _EXPLICIT % (r"\p{L}", r"\p{N}", r"\p{L}"),
+    "qwen35": _EXPLICIT % (r"[\p{L}\p{M}]", r"\p{N}", r"\p{L}\p{M}"),
+    "llama3": _EXPLICIT % (r"\p{L}", r"\p{N}{1,3}", r"\p{L}"),
+}
 # Their expressions list characters of other scripts one by one; a shadow is too coarse for that.
 _ASCII_FAMILIES = frozenset({"deepseek-llm", "deepseek-v3"})
 # Whatever one types next begins like one of these; two characters, because a run of blanks is
@@ -110,6 +124,11 @@ _ANCHOR = re.compile(rf"[{_L}0-9](?=\s)", re.ASCII)
 def family_of_pattern(pattern: str) -> str:
     """The family that splits by exactly this expression, `UNKNOWN` if there is none."""
     return _FAMILY_OF_PATTERN.get(pattern, UNKNOWN)
+
+
+def pattern_of(name: str) -> str | None:
+    """One expression over Unicode that splits as the family of that name, if there is one."""
+    return _PATTERN_OF_FAMILY.get(_FAMILY_OF.get(name, UNKNOWN))
 
 
 class Pretokenizer:

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from suture.healing import (
     uncut_boundary,
 )
 from suture.healing.boundary import Boundary
+from suture.healing.tiktoken_encoding import first_difference, tokenizer_from_gguf
 from suture.server.engine import libllama
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.models.catalog import Catalog
@@ -212,6 +214,48 @@ def test_v1_a_tiktoken_encoding_of_the_same_tokens_has_the_same_rows(
 
     assert rows(vocabulary) == rows(given)
     assert vocabulary.sorted_ids.tolist() == given.sorted_ids.tolist()
+
+
+TIKTOKEN_PARITY = [
+    *("vocab-gpt-2", "vocab-starcoder", "vocab-refact", "vocab-command-r"),
+    *("vocab-qwen2", "vocab-qwen35", "vocab-llama-bpe"),
+]
+
+
+@pytest.mark.parametrize("name", TIKTOKEN_PARITY)
+def test_tiktoken_gives_the_tokens_of_the_engine(
+    paths: dict[str, Path], texts: dict[str, bytes], name: str
+) -> None:
+    ours, engine = tokenizer_from_gguf(paths[name]), LlamaTokenizer(paths[name])
+    assert ours is not None
+    sources = [path.read_text("utf-8") for path in SOURCES]
+    plain = [*(text.decode() for text in texts.values()), *sources, *LOSSY_TEXTS]
+    markers = [text for text in ours.encoding.special_tokens_set if "<" in text][:20]
+    marked = [f"a {marker}\n b{marker}{marker} c" for marker in markers]
+
+    assert first_difference(ours.encode, engine.encode, [*plain, *marked]) is None
+    with_markup = partial(encode_markup, engine)
+    assert first_difference(ours.encode_markup, with_markup, [*plain, *marked]) is None
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["vocab-llama-spm", "vocab-falcon", "vocab-mpt"])
+def test_vocabularies_that_tiktoken_cannot_do_say_so(paths: dict[str, Path], name: str) -> None:
+    assert tokenizer_from_gguf(paths[name]) is None
+
+
+LOSSY_TEXTS = [
+    "".join(map(chr, range(0x20))),
+    "a\x04b\x0b  12 \u017f 's'\u017f",
+    "\x7f\x80\x85\xa0",
+]
+
+
+def encode_markup(engine: LlamaTokenizer, text: bytes) -> list[int]:
+    """The engine's tokens where control tokens are parsed."""
+    ids = (ctypes.c_int32 * (len(text) + 8))()
+    n = libllama.load().llama_tokenize(engine.vocab, text, len(text), ids, len(ids), False, True)
+    return ids[:n]
 
 
 def rows(vocabulary: Vocabulary) -> list[tuple[bytes, TokenKind]]:
