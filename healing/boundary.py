@@ -104,6 +104,7 @@ class _Tokenized:
         is_added = [token_id in vocabulary.added_ids for token_id in self.ids]
         self._whole, self._ends, self._n_unspelled = _align(whole, pieces, is_added)
         self.segment = self._whole + self._unfinished
+        self._n_before = int(self._whole == b" " + whole)
 
     def readings(self) -> list[bytes]:
         """What the segment may turn out to be: its unfinished character may become a space."""
@@ -138,7 +139,9 @@ class _Tokenized:
         """Whether the kept text from token `since` on, alone, has the kept tokens."""
         if n_kept in (since, len(self.ids)):
             return True
-        kept = self.segment[self.end_of(since) : self.end_of(n_kept)]
+        # The space that is read before a text will be there again.
+        start = self.end_of(since) if since else self._n_before
+        kept = self.segment[start : self.end_of(n_kept)]
         return tuple(self._encode(kept)) == self.ids[since:n_kept]
 
     def keep(self, n_kept: int) -> Boundary:
