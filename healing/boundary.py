@@ -8,7 +8,8 @@ Two facts make a place uncrossable. Pretokens are merged apart from each other, 
 a pretoken start that no continuation moves. And every merge makes a token of the vocabulary, so
 inside a pretoken nothing crosses a place that no token, laid over the text, covers.
 
-B1  bytes(kept) + pending = bytes of the segment.
+B1  bytes(kept) + pending = bytes of the segment, as its tokenizer reads it: SentencePiece reads a
+    space before a text, and U+2581, its mark for a space, as one.
 B2  the kept tokens are a token prefix of the canonical tokens of every continuation.
 B3  the segment's edges are never crossed; an unfinished character at the end is never tokenized,
     because tokenizers make U+FFFD of it (llama.cpp#8691).
@@ -59,7 +60,8 @@ def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> B
     after it, has bytes that the tokens do not spell; such bytes farther up do not matter.
     """
     tokenized = _Tokenized(segment, encode, vocabulary)
-    cuts = _cuts(segment, tokenized, vocabulary)
+    segment = tokenized.segment
+    cuts = min(_cuts(reading, tokenized, vocabulary) for reading in tokenized.readings())
     counts = [count for cut in cuts if (count := tokenized.count_at(cut)) is not None]
     if counts and not tokenized.is_canonical(counts[0], counts[-1]):
         counts = counts[1:]
@@ -89,16 +91,25 @@ def uncut_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> Bo
 
 
 class _Tokenized:
-    """A segment without its unfinished character, and its canonical tokens."""
+    """A segment as its tokenizer reads it, and the canonical tokens of its whole characters."""
 
     def __init__(self, segment: bytes, encode: Encode, vocabulary: Vocabulary) -> None:
-        self._segment = segment
         self._encode = encode
         self._vocabulary = vocabulary
-        whole = segment[: len(segment) - incomplete_tail(segment)]
-        self.ids = tuple(encode(whole)) if whole else ()
+        n_whole = len(segment) - incomplete_tail(segment)
+        self._unfinished = segment[n_whole:]
+        self.ids = tuple(encode(segment[:n_whole])) if n_whole else ()
         pieces = [vocabulary.bytes_of(token_id) for token_id in self.ids]
-        self._ends, self._n_unspelled = _token_ends(whole, pieces)
+        whole = vocabulary.as_read(segment[:n_whole])
+        is_added = [token_id in vocabulary.added_ids for token_id in self.ids]
+        self._whole, self._ends, self._n_unspelled = _align(whole, pieces, is_added)
+        self.segment = self._whole + self._unfinished
+        self._n_before = int(self._whole == b" " + whole)
+
+    def readings(self) -> list[bytes]:
+        """What the segment may turn out to be: its unfinished character may become a space."""
+        as_space = self._vocabulary.may_become_space(self._unfinished)
+        return [self.segment, self._whole + b" "] if as_space else [self.segment]
 
     def end_of(self, n_kept: int) -> int:
         """The byte at which the first `n_kept` tokens end."""
@@ -128,36 +139,58 @@ class _Tokenized:
         """Whether the kept text from token `since` on, alone, has the kept tokens."""
         if n_kept in (since, len(self.ids)):
             return True
-        kept = self._segment[self.end_of(since) : self.end_of(n_kept)]
+        # The space that is read before a text will be there again.
+        start = self.end_of(since) if since else self._n_before
+        kept = self.segment[start : self.end_of(n_kept)]
         return tuple(self._encode(kept)) == self.ids[since:n_kept]
 
     def keep(self, n_kept: int) -> Boundary:
         end = self.end_of(n_kept)
         if end < self._n_unspelled:
             raise BoundaryError(f"the vocabulary cannot spell byte {self._n_unspelled - 1}")
-        pending = self._segment[end:]
+        pending = self.segment[end:]
         return Boundary(self.ids[:n_kept], pending, len(self.ids) - n_kept)
 
 
-def _token_ends(whole: bytes, pieces: Sequence[bytes]) -> tuple[list[int], int]:
-    """Where each token ends in the text, and up to which byte the tokens do not spell it.
+def _align(
+    whole: bytes, pieces: Sequence[bytes], is_added: Sequence[bool]
+) -> tuple[bytes, list[int], int]:
+    """The text as the tokens spell it, where each token ends in it, and up to which byte they
+    do not spell it.
 
     llama.cpp drops bytes that a vocabulary has no token for; ends before such a byte are unknown
-    and said to be right after it.
+    and said to be right after it. SentencePiece puts a space before the text and after an added
+    token, some of which also swallow the blanks that follow them.
     """
     spelled = b"".join(pieces)
-    # SentencePiece puts a space before the text; it belongs to no byte of the segment.
-    n_prefix = len(spelled) - len(whole)
-    if n_prefix in (0, 1) and spelled == b" " * n_prefix + whole:
-        return [end - n_prefix for end in accumulate(map(len, pieces))], 0
-    ends = [0] * len(pieces)
+    if spelled in (whole, b" " + whole):
+        return spelled, list(accumulate(map(len, pieces))), 0
     end = len(whole)
-    for index in reversed(range(len(pieces))):
-        ends[index] = end
-        if not whole.endswith(pieces[index], 0, end):
-            return [end] * index + ends[index:], end
-        end -= len(pieces[index])
-    return ends, end
+    n_unknown = len(pieces)
+    while n_unknown:
+        index = n_unknown - 1
+        starts_fragment = index == 0 or is_added[index - 1]
+        start = _start_of(pieces[index], whole, end, starts_fragment, is_added[index])
+        if start is None:
+            break
+        end, n_unknown = start, index
+    known = pieces[n_unknown:]
+    ends = [end] * n_unknown + [end + n_bytes for n_bytes in accumulate(map(len, known))]
+    return whole[:end] + b"".join(known), ends, end
+
+
+def _start_of(
+    piece: bytes, whole: bytes, end: int, starts_fragment: bool, is_added: bool
+) -> int | None:
+    """Where a token that ends at `end` starts; None if the text there is another."""
+    if whole.endswith(piece, 0, end):
+        return end - len(piece)
+    if starts_fragment and piece[:1] == b" " and whole.endswith(piece[1:], 0, end):
+        return end - len(piece) + 1
+    if is_added:
+        end = len(whole[:end].rstrip())
+        return end - len(piece) if whole.endswith(piece, 0, end) else None
+    return None
 
 
 def _cuts(segment: bytes, tokenized: _Tokenized, vocabulary: Vocabulary) -> list[int]:
@@ -185,9 +218,12 @@ def _pretoken_starts(tail: bytes, vocabulary: Vocabulary) -> tuple[list[int], in
     """
     text = tail.decode("utf-8", "surrogateescape")
     pretokenizer = _pretokenizer(vocabulary.pretokenizer)
-    anchors = pretokenizer.anchors(text)
-    if not pretokenizer.known or vocabulary.model != "gpt2":
+    if vocabulary.model != "gpt2":
         return [], len(tail)
+    if not pretokenizer.knows(text):
+        # All expressions split final blanks by what follows them.
+        return [], _n_bytes(text.rstrip())
+    anchors = pretokenizer.anchors(text)
     base = anchors[-1] if anchors else 0
     starts, open_end = pretokenizer.stable_starts(text[base:])
     at = [*anchors[-4:-1], *(base + start for start in starts)]

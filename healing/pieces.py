@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from suture.healing.specials import TokenKind
 
-_SPACE = "▁".encode()
+SPACE_MARK = "▁".encode()
 _SPACE_ESCAPED = ("gemma4", "granite-embed-multi-311m", "sarvam-moe")
 
 
@@ -30,8 +30,8 @@ def pieces_of(
 
     Raises `UnsupportedVocabulary` for a tokenizer model that is not byte-homomorphic.
     """
-    if model == "llama" or model == "gemma4" or pretokenizer in _SPACE_ESCAPED:
-        pieces = [string.replace(_SPACE, b" ") for string in strings]
+    if escapes_spaces(model, pretokenizer):
+        pieces = [string.replace(SPACE_MARK, b" ") for string in strings]
     elif model == "gpt2":
         pieces = _from_byte_level(strings)
     else:
@@ -42,6 +42,11 @@ def pieces_of(
         string = strings[token_id]
         pieces[token_id] = _byte_of(string) if kinds[token_id] == TokenKind.BYTE else string
     return pieces
+
+
+def escapes_spaces(model: str, pretokenizer: str) -> bool:
+    """Whether a space is written ``▁``, in the text to tokenize too."""
+    return model in ("llama", "gemma4") or pretokenizer in _SPACE_ESCAPED
 
 
 def _byte_of(string: bytes) -> bytes:

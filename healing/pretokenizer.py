@@ -79,6 +79,39 @@ _FAMILY_OF = {name: name for name in _FAMILIES} | {
     }.items()
     for name in names.split()
 }
+UNKNOWN = "unknown"
+_SHORT = "'s|'t|'re|'ve|'m|'ll|'d"
+_FINAL_BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_FOLDED = (
+    rf"(?i:{_SHORT})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|%s"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_FINAL_BLANKS}"
+)
+# Expressions as tokenizers spell them. Tiktoken's take final blanks as one, which only matters
+# where nothing is certain anyway.
+_FAMILY_OF_PATTERN = {
+    rf"{_SHORT}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+": "gpt-2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt-2",
+    _FOLDED % r"\p{N}": "qwen2",
+    _FOLDED % r"\p{N}{1,3}": "llama-bpe",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s": "llama-bpe",
+}
+_EXPLICIT = (
+    rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?%s+|%s"
+    rf"| ?[^\s\p{{N}}%s]+[\r\n]*|{_FINAL_BLANKS}"
+)
+# Families as one expression over Unicode. Where digits are split off first, the blanks before one
+# end their fragment and stay together.
+_PATTERN_OF_FAMILY = {
+    "gpt2": rf"{_SHORT}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
+    "starcoder": rf"\p{{N}}|{_SHORT}| ?\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+"
+    r"|\s+(?=\p{N})|\s+(?!\S)|\s+",
+    "qwen2": _EXPLICIT % (r"\p{L}", r"\p{N}", r"\p{L}"),
+    "qwen35": _EXPLICIT % (r"[\p{L}\p{M}]", r"\p{N}", r"\p{L}\p{M}"),
+    "llama3": _EXPLICIT % (r"\p{L}", r"\p{N}{1,3}", r"\p{L}"),
+}
+# Their expressions list characters of other scripts one by one; a shadow is too coarse for that.
+_ASCII_FAMILIES = frozenset({"deepseek-llm", "deepseek-v3"})
 # Whatever one types next begins like one of these; two characters, because a run of blanks is
 # split before its last one and a contraction has two letters.
 _CONTINUATIONS = (
@@ -88,6 +121,16 @@ _CONTINUATIONS = (
 _ANCHOR = re.compile(rf"[{_L}0-9](?=\s)", re.ASCII)
 
 
+def family_of_pattern(pattern: str) -> str:
+    """The family that splits by exactly this expression, `UNKNOWN` if there is none."""
+    return _FAMILY_OF_PATTERN.get(pattern, UNKNOWN)
+
+
+def pattern_of(name: str) -> str | None:
+    """One expression over Unicode that splits as the family of that name, if there is one."""
+    return _PATTERN_OF_FAMILY.get(_FAMILY_OF.get(name, UNKNOWN))
+
+
 class Pretokenizer:
     """The splitting rules of one family; `known` is false where we have none for the name."""
 
@@ -95,7 +138,12 @@ class Pretokenizer:
         family = _FAMILY_OF.get(name)
         expressions = _FAMILIES[family] if family is not None else ()
         self.known = family is not None
+        self._is_ascii = family in _ASCII_FAMILIES
         self._expressions = [re.compile(expression, re.ASCII) for expression in expressions]
+
+    def knows(self, text: str) -> bool:
+        """Whether the splits of `text` are those of the tokenizer, character by character."""
+        return self.known and (text.isascii() or not self._is_ascii)
 
     def anchors(self, text: str) -> list[int]:
         """Character indices at which every continuation and every left context splits: a blank

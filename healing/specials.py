@@ -10,6 +10,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 
 class TokenKind(enum.IntEnum):
     """What a token is, in GGUF's numbers (`tokenizer.ggml.token_type`)."""
@@ -85,6 +88,16 @@ _FIM_TEXTS = {
 _ENDING_FIM_ROLES = ("pad", "rep", "sep")
 # gpt-oss marks them as control tokens and yet expects to see them.
 _VISIBLE_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
+
+
+def effective_kinds(
+    kinds: npt.NDArray[np.int32], ids: Mapping[bytes, int], fim_ids: Mapping[str, int]
+) -> npt.NDArray[np.int32]:
+    """The declared kinds, put right for tokens that are known by their text."""
+    kinds = kinds.copy()
+    kinds[list(control_ids(ids, fim_ids))] = TokenKind.CONTROL
+    kinds[list(visible_ids(ids))] = TokenKind.USER_DEFINED
+    return kinds
 
 
 def control_ids(ids: Mapping[bytes, int], fim_ids: Mapping[str, int]) -> set[int]:

@@ -19,29 +19,22 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from suture.healing.gguf import GgufError, read_header
-from suture.healing.pieces import UnsupportedVocabulary, pieces_of
-from suture.healing.specials import TokenKind, control_ids, end_ids, visible_ids
+from suture.healing.gguf_vocabulary import read_gguf
+from suture.healing.pieces import SPACE_MARK, UnsupportedVocabulary, escapes_spaces
+from suture.healing.specials import TokenKind
+from suture.healing.tiktoken_vocabulary import read_encoding
+from suture.healing.token_table import TokenTable
+from suture.healing.tokenizer_json import read_tokenizer_json
+
+if TYPE_CHECKING:
+    import tiktoken
 
 __all__ = ["TokenKind", "UnsupportedVocabulary", "Vocabulary"]
-
-_FIM_KEYS = {
-    "pre": ("fim_pre_token_id", "prefix_token_id"),
-    "suf": ("fim_suf_token_id", "suffix_token_id"),
-    "mid": ("fim_mid_token_id", "middle_token_id"),
-    "pad": ("fim_pad_token_id",),
-    "rep": ("fim_rep_token_id",),
-    "sep": ("fim_sep_token_id",),
-}
-# Families whose files may leave `add_bos_token` out and still mean it.
-_BOS_PRETOKENIZERS = frozenset(
-    "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
-    " tekken chameleon".split()
-)
 
 
 class Vocabulary:
@@ -87,6 +80,7 @@ class Vocabulary:
         self.model = model
         self.pretokenizer = pretokenizer
         self.fim_ids: Mapping[str, int] = MappingProxyType(dict(fim_ids or {}))
+        self._escapes_spaces = escapes_spaces(model, pretokenizer)
         self._index()
 
     def _index(self) -> None:
@@ -122,11 +116,55 @@ class Vocabulary:
         Raises `GgufError` for a file that cannot be read or has no tokens, and
         `UnsupportedVocabulary` for a tokenizer whose tokens have no fixed bytes.
         """
-        header = read_header(path)
-        try:
-            return _from_metadata(header.metadata, header.tensor_shapes)
-        except _BadMetadata as error:
-            raise GgufError(f"{path}: {error}") from None
+        return cls._of(read_gguf(path))
+
+    @classmethod
+    def from_tokenizer_json(
+        cls,
+        path: Path,
+        *,
+        n_vocab: int | None = None,
+        bos: str | None = None,
+        eos: str | None = None,
+    ) -> Vocabulary:
+        """The vocabulary of a `tokenizer.json`, as Hugging Face's `tokenizers` writes it.
+
+        The file does not tell how many rows the logits have, nor which token ends a text, nor
+        always which one begins it: `n_vocab`, `eos` and `bos` do. Raises `TokenizerFileError` for
+        a file that cannot be understood, and `UnsupportedVocabulary` for a tokenizer whose tokens
+        have no fixed bytes.
+        """
+        return cls._of(read_tokenizer_json(path, n_vocab=n_vocab, bos=bos, eos=eos))
+
+    @classmethod
+    def from_tiktoken(
+        cls,
+        encoding: tiktoken.Encoding,
+        *,
+        n_vocab: int | None = None,
+        bos: str | None = None,
+        eos: str | None = "<|endoftext|>",
+    ) -> Vocabulary:
+        """The vocabulary of an encoding, with `n_vocab` rows of logits if it has fewer.
+
+        Raises `ValueError` where `bos` is not one of its special tokens.
+        """
+        return cls._of(read_encoding(encoding, n_vocab=n_vocab, bos=bos, eos=eos))
+
+    @classmethod
+    def _of(cls, table: TokenTable) -> Vocabulary:
+        return cls(
+            table.pieces,
+            kinds=table.kinds,
+            n_vocab=table.n_vocab,
+            bos_id=table.bos_id,
+            eos_id=table.eos_id,
+            eog_ids=table.eog_ids,
+            add_bos=table.add_bos,
+            model=table.model,
+            pretokenizer=table.pretokenizer,
+            fim_ids=table.fim_ids,
+        )
 
     def bytes_of(self, token_id: int) -> bytes:
         """The token's piece; raises `IndexError` outside ``range(n_vocab)``."""
@@ -151,6 +189,14 @@ class Vocabulary:
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control or unknown token: it has a text but no piece."""
         return bool(self._kinds[token_id] in (TokenKind.CONTROL, TokenKind.UNKNOWN))
+
+    def as_read(self, segment: bytes) -> bytes:
+        """The text as the tokenizer reads it: SentencePiece takes its ``▁`` for a space."""
+        return segment.replace(SPACE_MARK, b" ") if self._escapes_spaces else segment
+
+    def may_become_space(self, unfinished: bytes) -> bool:
+        """Whether a continuation can make of these bytes a character that is read as a space."""
+        return self._escapes_spaces and bool(unfinished) and SPACE_MARK.startswith(unfinished)
 
     @cached_property
     def silent_ids(self) -> tuple[int, ...]:
@@ -223,81 +269,3 @@ def _common_length(left: bytes, right: bytes) -> int:
         if a != b:
             return index
     return min(len(left), len(right))
-
-
-class _BadMetadata(ValueError):
-    """The metadata lack something that every vocabulary has."""
-
-
-def _from_metadata(
-    metadata: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]
-) -> Vocabulary:
-    strings = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(strings, list) or not strings:
-        raise _BadMetadata("the file has no vocabulary (tokenizer.ggml.tokens)")
-    model = str(metadata.get("tokenizer.ggml.model", ""))
-    pretokenizer = str(metadata.get("tokenizer.ggml.pre", "default"))
-    is_spm = model == "llama"
-    ids = {string: token_id for token_id, string in enumerate(strings)}
-    fim_ids = _explicit_fim_ids(metadata, len(strings))
-    kinds = _kinds(metadata, len(strings), ids, fim_ids)
-    eos_id = _id(metadata, "eos_token_id", len(strings), default=2 if is_spm else None)
-    ends = (_id(metadata, key, len(strings)) for key in ("eot_token_id", "eom_token_id"))
-    return Vocabulary(
-        pieces_of(strings, kinds, model, pretokenizer),
-        kinds=kinds,
-        n_vocab=max(len(strings), _n_rows(metadata, shapes)),
-        bos_id=_id(metadata, "bos_token_id", len(strings), default=1 if is_spm else None),
-        eos_id=eos_id,
-        eog_ids=frozenset({i for i in (eos_id, *ends) if i is not None} | end_ids(ids, fim_ids)),
-        add_bos=bool(
-            metadata.get(
-                "tokenizer.ggml.add_bos_token", is_spm or pretokenizer in _BOS_PRETOKENIZERS
-            )
-        ),
-        model=model,
-        pretokenizer=pretokenizer,
-        fim_ids=fim_ids,
-    )
-
-
-def _kinds(
-    metadata: Mapping[str, object],
-    n_tokens: int,
-    ids: Mapping[bytes, int],
-    fim_ids: Mapping[str, int],
-) -> npt.NDArray[np.int32]:
-    kinds = np.full(n_tokens, TokenKind.NORMAL, np.int32)
-    declared = metadata.get("tokenizer.ggml.token_type")
-    if declared is not None:
-        if not isinstance(declared, np.ndarray) or len(declared) < n_tokens:
-            raise _BadMetadata("tokenizer.ggml.token_type does not give every token a kind")
-        kinds[:] = declared[:n_tokens]
-    kinds[~np.isin(kinds, list(TokenKind))] = TokenKind.UNUSED
-    # Old converters fill unused rows with user-defined tokens of this form.
-    kinds[[i for string, i in ids.items() if string == b"[PAD%d]" % i]] = TokenKind.UNUSED
-    kinds[list(control_ids(ids, fim_ids))] = TokenKind.CONTROL
-    kinds[list(visible_ids(ids))] = TokenKind.USER_DEFINED
-    return kinds
-
-
-def _explicit_fim_ids(metadata: Mapping[str, object], n_tokens: int) -> dict[str, int]:
-    found = {
-        role: [_id(metadata, key, n_tokens) for key in keys] for role, keys in _FIM_KEYS.items()
-    }
-    return {role: i for role, ids in found.items() for i in ids[::-1] if i is not None}
-
-
-def _id(
-    metadata: Mapping[str, object], key: str, n_tokens: int, default: int | None = None
-) -> int | None:
-    value = metadata.get(f"tokenizer.ggml.{key}")
-    return value if isinstance(value, int) and 0 <= value < n_tokens else default
-
-
-def _n_rows(metadata: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]) -> int:
-    for name in ("output.weight", "token_embd.weight"):
-        if len(shapes.get(name, ())) == 2:
-            return shapes[name][1]
-    declared = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
-    return declared if isinstance(declared, int) else 0

@@ -141,6 +141,20 @@ def test_sentencepiece_marks_become_spaces_and_bytes(tmp_path: Path) -> None:
     assert (vocabulary.bos_id, vocabulary.eos_id, vocabulary.add_bos) == (1, 2, True)
 
 
+def test_sentencepiece_reads_its_mark_as_a_space(tmp_path: Path) -> None:
+    text = "a▁b▁".encode()
+
+    spm = Vocabulary.from_gguf(gguf(tmp_path, ["▁b".encode()], [1], model="llama"))
+    byte_level = Vocabulary.from_gguf(gguf(tmp_path, [b"a"], [1]))
+
+    assert spm.as_read(text) == b"a b "
+    assert byte_level.as_read(text) == text
+    assert spm.may_become_space(b"\xe2\x96")
+    assert not spm.may_become_space(b"")
+    assert not spm.may_become_space(b"\xe2\x97")
+    assert not byte_level.may_become_space(b"\xe2\x96")
+
+
 @pytest.mark.parametrize("model", ["bert", "t5", "rwkv", "plamo2", ""])
 def test_vocabularies_without_fixed_bytes_are_refused_by_name(tmp_path: Path, model: str) -> None:
     path = gguf(tmp_path, [b"a"], [1], model=model)

@@ -1,0 +1,117 @@
+"""The vocabulary in the header of a GGUF file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from suture.healing.gguf import GgufError, read_header
+from suture.healing.pieces import pieces_of
+from suture.healing.specials import TokenKind, effective_kinds, end_ids
+from suture.healing.token_table import TokenTable
+
+_FIM_KEYS = {
+    "pre": ("fim_pre_token_id", "prefix_token_id"),
+    "suf": ("fim_suf_token_id", "suffix_token_id"),
+    "mid": ("fim_mid_token_id", "middle_token_id"),
+    "pad": ("fim_pad_token_id",),
+    "rep": ("fim_rep_token_id",),
+    "sep": ("fim_sep_token_id",),
+}
+# Families whose files may leave `add_bos_token` out and still mean it.
+_BOS_PRETOKENIZERS = frozenset(
+    "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
+    " tekken chameleon".split()
+)
+
+
+def read_gguf(path: Path) -> TokenTable:
+    """The tokens of a model file.
+
+    Raises `GgufError` for a file that cannot be read or has no tokens, and
+    `UnsupportedVocabulary` for a tokenizer whose tokens have no fixed bytes.
+    """
+    header = read_header(path)
+    try:
+        return _from_metadata(header.metadata, header.tensor_shapes)
+    except _BadMetadata as error:
+        raise GgufError(f"{path}: {error}") from None
+
+
+class _BadMetadata(ValueError):
+    """The metadata lack something that every vocabulary has."""
+
+
+def _from_metadata(
+    metadata: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]
+) -> TokenTable:
+    strings = metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(strings, list) or not strings:
+        raise _BadMetadata("the file has no vocabulary (tokenizer.ggml.tokens)")
+    model = str(metadata.get("tokenizer.ggml.model", ""))
+    pretokenizer = str(metadata.get("tokenizer.ggml.pre", "default"))
+    is_spm = model == "llama"
+    ids = {string: token_id for token_id, string in enumerate(strings)}
+    fim_ids = _explicit_fim_ids(metadata, len(strings))
+    kinds = _kinds(metadata, len(strings), ids, fim_ids)
+    eos_id = _id(metadata, "eos_token_id", len(strings), default=2 if is_spm else None)
+    ends = (_id(metadata, key, len(strings)) for key in ("eot_token_id", "eom_token_id"))
+    return TokenTable(
+        pieces_of(strings, kinds, model, pretokenizer),
+        kinds=kinds,
+        n_vocab=max(len(strings), _n_rows(metadata, shapes)),
+        bos_id=_id(metadata, "bos_token_id", len(strings), default=1 if is_spm else None),
+        eos_id=eos_id,
+        eog_ids=frozenset({i for i in (eos_id, *ends) if i is not None} | end_ids(ids, fim_ids)),
+        add_bos=bool(
+            metadata.get(
+                "tokenizer.ggml.add_bos_token", is_spm or pretokenizer in _BOS_PRETOKENIZERS
+            )
+        ),
+        model=model,
+        pretokenizer=pretokenizer,
+        fim_ids=fim_ids,
+    )
+
+
+def _kinds(
+    metadata: Mapping[str, object],
+    n_tokens: int,
+    ids: Mapping[bytes, int],
+    fim_ids: Mapping[str, int],
+) -> npt.NDArray[np.int32]:
+    kinds = np.full(n_tokens, TokenKind.NORMAL, np.int32)
+    declared = metadata.get("tokenizer.ggml.token_type")
+    if declared is not None:
+        if not isinstance(declared, np.ndarray) or len(declared) < n_tokens:
+            raise _BadMetadata("tokenizer.ggml.token_type does not give every token a kind")
+        kinds[:] = declared[:n_tokens]
+    kinds[~np.isin(kinds, list(TokenKind))] = TokenKind.UNUSED
+    # Old converters fill unused rows with user-defined tokens of this form.
+    kinds[[i for string, i in ids.items() if string == b"[PAD%d]" % i]] = TokenKind.UNUSED
+    return effective_kinds(kinds, ids, fim_ids)
+
+
+def _explicit_fim_ids(metadata: Mapping[str, object], n_tokens: int) -> dict[str, int]:
+    found = {
+        role: [_id(metadata, key, n_tokens) for key in keys] for role, keys in _FIM_KEYS.items()
+    }
+    return {role: i for role, ids in found.items() for i in ids[::-1] if i is not None}
+
+
+def _id(
+    metadata: Mapping[str, object], key: str, n_tokens: int, default: int | None = None
+) -> int | None:
+    value = metadata.get(f"tokenizer.ggml.{key}")
+    return value if isinstance(value, int) and 0 <= value < n_tokens else default
+
+
+def _n_rows(metadata: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]) -> int:
+    for name in ("output.weight", "token_embd.weight"):
+        if len(shapes.get(name, ())) == 2:
+            return shapes[name][1]
+    declared = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
+    return declared if isinstance(declared, int) else 0

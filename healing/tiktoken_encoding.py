@@ -1,0 +1,111 @@
+"""llama.cpp's tokens of a text by way of tiktoken, which is several times faster.
+
+Tiktoken joins neighbours by rank, whatever the merges say, and splits by one expression. That
+gives llama.cpp's tokens where a model's ids stand in the order of its merges and its family
+splits by one expression; `first_difference` puts it to the test on texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import tiktoken
+
+from suture.healing.boundary import Encode
+from suture.healing.gguf import read_metadata
+from suture.healing.pretokenizer import pattern_of
+from suture.healing.specials import TokenKind
+from suture.healing.vocabulary import Vocabulary
+
+
+class TiktokenTokenizer:
+    """The tokenizer of a byte-level vocabulary.
+
+    Bytes that the vocabulary has no token for give none, as in llama.cpp: in the encoding their
+    ids lie past `n_vocab`.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, pattern: str, ranks: Mapping[bytes, int]) -> None:
+        self._n_vocab = vocabulary.n_vocab
+        self._added = {vocabulary.text_of(token_id) for token_id in vocabulary.added_ids}
+        missing = [bytes([byte]) for byte in range(256) if bytes([byte]) not in ranks]
+        self.encoding = tiktoken.Encoding(
+            "gguf",
+            pat_str=pattern,
+            mergeable_ranks={
+                **ranks,
+                **{byte: self._n_vocab + index for index, byte in enumerate(missing)},
+            },
+            special_tokens=_marked(vocabulary),
+        )
+
+    def encode(self, segment: bytes) -> list[int]:
+        """The tokens of plain text: no control token is taken out of it, added ones are.
+
+        Raises `UnicodeDecodeError` for bytes that are not UTF-8.
+        """
+        text = segment.decode()
+        ids = self.encoding.encode(text, allowed_special=self._added, disallowed_special=())
+        return [token_id for token_id in ids if token_id < self._n_vocab]
+
+    def encode_markup(self, segment: bytes) -> list[int]:
+        """The tokens of text in which control tokens stand by their own text."""
+        ids = self.encoding.encode(segment.decode(), allowed_special="all")
+        return [token_id for token_id in ids if token_id < self._n_vocab]
+
+
+def tokenizer_from_gguf(path: Path) -> TiktokenTokenizer | None:
+    """The tokenizer of a model file; None where tiktoken cannot give llama.cpp's tokens.
+
+    That is so for vocabularies that are not byte-level, families that split by several
+    expressions, ids out of the order of merges, and marked tokens that begin with one another,
+    such as runs of blanks. Raises as `Vocabulary.from_gguf` does.
+    """
+    vocabulary = Vocabulary.from_gguf(path)
+    pattern = pattern_of(vocabulary.pretokenizer) if vocabulary.model == "gpt2" else None
+    if pattern is None or _is_ambiguous(_marked(vocabulary)):
+        return None
+    merged = _merged_ids(read_metadata(path))
+    if merged is None:
+        return None
+    ranks = {
+        vocabulary.bytes_of(token_id): token_id
+        for token_id in range(vocabulary.n_vocab)
+        if vocabulary.kind_of(token_id) is TokenKind.NORMAL
+        and (len(vocabulary.bytes_of(token_id)) == 1 or token_id in merged)
+    }
+    return TiktokenTokenizer(vocabulary, pattern, ranks)
+
+
+def first_difference(left: Encode, right: Encode, texts: Iterable[str]) -> str | None:
+    """The first text that two tokenizers disagree about; None if there is none."""
+    for text in texts:
+        if list(left(text.encode())) != list(right(text.encode())):
+            return text
+    return None
+
+
+def _marked(vocabulary: Vocabulary) -> dict[str, int]:
+    """The tokens that are taken out of the text before it is split, by their text."""
+    rows = range(vocabulary.n_vocab)
+    ids = [i for i in rows if vocabulary.is_special(i) or i in vocabulary.added_ids]
+    return {vocabulary.text_of(i): i for i in ids if vocabulary.text_of(i)}
+
+
+def _is_ambiguous(marked: Iterable[str]) -> bool:
+    """Whether a text is the beginning of another: tiktoken takes either, llama.cpp the longer."""
+    return any(longer.startswith(text) for text, longer in pairwise(sorted(marked)))
+
+
+def _merged_ids(metadata: Mapping[str, object]) -> set[int] | None:
+    """The ids that merges make; None if they do not ascend with the merges."""
+    strings, merges = (metadata.get(f"tokenizer.ggml.{key}") for key in ("tokens", "merges"))
+    if not isinstance(strings, list) or not isinstance(merges, list):
+        return None
+    ids = {string: token_id for token_id, string in enumerate(strings)}
+    # In the byte-level alphabet no space stands for itself, so the first one is the seam.
+    made = [ids.get(merge.replace(b" ", b"", 1)) for merge in merges]
+    in_order = list(dict.fromkeys(token_id for token_id in made if token_id is not None))
+    return set(in_order) if in_order == sorted(in_order) else None
