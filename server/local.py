@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from suture.healing import read_metadata
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
@@ -117,7 +118,8 @@ class LocalCompleter:
 
     def _measure(self, engine: LlamaEngine) -> LoadedModel:
         """Find out what the model can do and how fast it is here."""
-        family = detect_family(engine.vocabulary, self._name)
+        architecture = str(read_metadata(self._path).get("general.architecture", ""))
+        family = detect_family(engine.vocabulary, self._name, architecture)
         self._prefill_tokens_per_s = measure_prefill(engine)
         budget = PromptBudget(
             engine.n_ctx, self._prefill_tokens_per_s, self._settings.first_text_ms
