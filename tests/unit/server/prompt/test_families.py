@@ -7,6 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from support.vocab import sentencepiece_like, write_gguf
@@ -27,7 +29,7 @@ from suture.server.prompt.families import (
 )
 from suture.server.prompt.layouts import choose_layout
 from suture.server.prompt.plan import plan_prompt
-from suture.server.request import CompletionRequest
+from suture.server.request import CompletionRequest, ExtraText
 
 HOLE = CompletionRequest("a = ", "\n", infill=True)
 
@@ -265,6 +267,59 @@ def test_f1_turns_and_sentinels_in_a_header_stay_text() -> None:
     shown = toy.show(plan.kept_ids)
     assert "###PATH:<|assistant|> {path}.py\n###LANGUAGE:<|user|>\n" in shown
     assert [plan.kept_ids.count(i) for i in toy.id_of.values()] == [1] * 5
+
+
+CONTROLS = tuple(dict.fromkeys(text for row in FAMILIES for text in _controls(row)))
+TOY = ToyTokenizer((" user", "Name", "<|", "|>"), CONTROLS)
+TEXTS = st.lists(
+    st.sampled_from((*CONTROLS, " user", "Name", "\n", "é", "x" * 40)), max_size=12
+).map("".join)
+
+
+@settings(max_examples=150)
+@given(
+    row=st.sampled_from(FAMILIES),
+    request=st.builds(
+        CompletionRequest,
+        prefix=TEXTS,
+        suffix=TEXTS,
+        infill=st.just(True),
+        extra=st.lists(st.builds(ExtraText, TEXTS, st.none() | TEXTS), max_size=3).map(tuple),
+        path=st.none() | TEXTS,
+        language=st.none() | TEXTS,
+        max_tokens=st.integers(0, 200),
+    ),
+    budget=st.builds(PromptBudget, st.integers(400, 900), st.floats(1, 300)),
+)
+def test_f1_p1_whatever_the_texts_are_each_family_has_its_own_controls_only(
+    row: FamilyRow, request: CompletionRequest, budget: PromptBudget
+) -> None:
+    family = detect_family(TOY.vocabulary, row.names[0] if row.names else row.name, rows=(row,))
+    assert family is not None
+    plan = plan_prompt(request, TOY.vocabulary, family, TOY.encode, budget)
+    assert len(plan.kept_ids) + plan.dropped_tokens <= budget.prompt_room(
+        request.max_tokens, "latency"
+    )
+    controls = [i for i in plan.kept_ids if i in TOY.id_of.values()]
+    n_files = sum(role == "extra" for role, _ in plan.segments)
+    n_separators = n_files + (1 if row.repository.first_separated else 0) if n_files else 0
+    expected = {
+        token_id: {"rep": min(n_files, 1), "sep": n_separators}.get(role, 1)
+        for role, token_id in family.sentinel_ids.items()
+    }
+    assert {i: controls.count(i) for i in family.sentinel_ids.values()} == expected
+    assert len(controls) == sum(expected.values())
+    assert [plan.kept_ids[at] for at in plan.barriers] == controls
+    shown = TOY.show(plan.kept_ids) + plan.pending.decode()
+    assert plan.windows.prefix.text in shown
+    assert plan.windows.suffix.text in shown
+
+
+def test_text_that_is_no_hole_has_no_turn_and_names_files_in_comments() -> None:
+    request = CompletionRequest("a = ", extra=(ExtraText("b\n", "b.py"),), healing="off")
+    family = detect_family(TOY.vocabulary, "codegeex4")
+    plan = plan_prompt(request, TOY.vocabulary, family, TOY.encode, PromptBudget(1024, 1000))
+    assert TOY.show(plan.kept_ids) == "# b.py\nb\na = "
 
 
 def test_a_family_without_a_middle_token_heals_the_end_of_its_prompt() -> None:
