@@ -25,7 +25,7 @@ from suture.server.engine import libllama
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.store import list_models
-from suture.server.prompt.families import FimFamily, detect_family, spaced_family
+from suture.server.prompt.families import FimFamily, family_of_file, spaced_family
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -136,8 +136,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
 def describe_vocabulary(name: str, path: Path) -> Finding:
     """What the model's vocabulary is, and whether it can fill holes. Reads no weights."""
     vocabulary = Vocabulary.from_gguf(path)
-    architecture = str(read_metadata(path).get("general.architecture", ""))
-    family = detect_family(vocabulary, name, architecture)
+    family = family_of_file(vocabulary, path.stem, read_metadata(path))
     model = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer})"
     kind: Literal["ok", "note"] = "ok"
     if family is None:

@@ -19,7 +19,7 @@ from support.vocabularies import pulled
 from suture.healing import Vocabulary, read_metadata
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.prompt import PromptBudget, detect_family, plan_prompt
-from suture.server.prompt.families import FAMILIES, missing_sentinels
+from suture.server.prompt.families import FAMILIES, family_of_file, missing_sentinels
 from suture.server.request import CompletionRequest, ExtraText
 
 CASES: list[dict[str, Any]] = json.loads(
@@ -69,8 +69,7 @@ def test_ids_on_real_vocabularies(
 ) -> None:
     path = pulled([f"vocab-{name}"], model_store)[f"vocab-{name}"]
     vocabulary, tokenizer = Vocabulary.from_gguf(path), LlamaTokenizer(path)
-    architecture = str(read_metadata(path)["general.architecture"])
-    found = detect_family(vocabulary, "model", architecture)
+    found = family_of_file(vocabulary, "model", read_metadata(path))
     assert found is not None and (found.name, found.ambiguous) == (family, ())
     request = CompletionRequest("a=", ";", infill=True)
     plan = plan_prompt(request, vocabulary, found, tokenizer.encode, BUDGET)

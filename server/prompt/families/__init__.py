@@ -13,6 +13,7 @@ F1  Control ids in a prompt come from here only, whatever the user's text contai
 from suture.server.prompt.families.detection import (
     FimFamily,
     detect_family,
+    family_of_file,
     missing_sentinels,
     spaced_family,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "RepositoryLayout",
     "Role",
     "detect_family",
+    "family_of_file",
     "missing_sentinels",
     "spaced_family",
 ]

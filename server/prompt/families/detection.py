@@ -1,7 +1,7 @@
 """Which family a model is of: by its tokens, and where they do not tell, by what it is called.
 
 1. Rows whose sentinels the vocabulary has are looked at, no others.
-2. The model's name decides, then its architecture.
+2. The model's name decides, then the title in its file, then its architecture.
 3. Else the row with the most sentinels stands. Where others fit as well, or a larger family may
    have been stripped of tokens, psm is taken and the answer says that it is `ambiguous`: Refact
    and StarCoder have the same sentinels with the same ids and were trained in different orders,
@@ -76,23 +76,38 @@ class _Match:
         return frozenset(self.row.sentinels.values())
 
 
+def family_of_file(
+    vocabulary: Vocabulary, name: str, metadata: Mapping[str, object]
+) -> FimFamily | None:
+    """As `detect_family`, with all that a GGUF file's metadata say of the model."""
+    architecture, title = (
+        str(metadata.get(key, "")) for key in ("general.architecture", "general.name")
+    )
+    return detect_family(vocabulary, name, architecture, title)
+
+
 def detect_family(
     vocabulary: Vocabulary,
     name: str,
     architecture: str = "",
+    title: str = "",
     rows: Sequence[FamilyRow] = FAMILIES,
 ) -> FimFamily | None:
     """The family of the model called `name`, or None if there is none or its order is not known.
 
-    `architecture` is the file's `general.architecture`. Ids that the file names itself go before
-    those found by text. Raises `ModelError` if they cannot be sentinels: ordinary text, or one
-    token in two roles.
+    `architecture` and `title` are the file's `general.architecture` and `general.name`. Ids that
+    the file names itself go before those found by text. Raises `ModelError` if they cannot be
+    sentinels: ordinary text, or one token in two roles.
     """
-    name = _letters(name)
-    if any(all(part in name for part in parts) for parts in UNTRAINED):
+    name, title = _letters(name), _letters(title)
+    if _is_untrained(name) or _is_untrained(title):
         return None
     matches = [match for match in _matches(vocabulary, rows) if not _is_spaced(match, vocabulary)]
-    known = _of_name(matches, name) or _of_architecture(matches, architecture)
+    known = (
+        _of_name(matches, name)
+        or _of_name(matches, title)
+        or _of_architecture(matches, architecture)
+    )
     if known is not None:
         return _resolve(known, vocabulary)
     largest = [match for match in matches if not _is_part_of_another(match, matches)]
@@ -133,6 +148,10 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
+def _is_untrained(name: str) -> bool:
+    return any(all(part in name for part in parts) for parts in UNTRAINED)
+
+
 def _matches(vocabulary: Vocabulary, rows: Sequence[FamilyRow]) -> list[_Match]:
     """The rows all of whose sentinels the vocabulary has, in order."""
     matches = []
@@ -149,7 +168,10 @@ def _is_spaced(match: _Match, vocabulary: Vocabulary) -> bool:
 
 
 def _of_name(matches: Sequence[_Match], name: str) -> _Match | None:
-    """The only match with the longest part of the name: ``granite4`` goes before ``granite``."""
+    """The only match with the longest part of the name: ``granite4`` goes before ``granite``.
+
+    None if rows share that part: what they are called does not tell them apart.
+    """
     named = [(len(part), match) for match in matches for part in match.row.names if part in name]
     longest = max((length for length, _ in named), default=0)
     best = [match for length, match in named if length == longest]

@@ -109,7 +109,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         order="psm",
         sentinels=_roles(*_PLAIN, {"rep": "<repo_name>", "sep": "<file_sep>"}),
         stops=("<|endoftext|>", "<fim_pad>"),
-        names=("starcoder2", "stablecode"),
+        names=("starcoder2", "starcoder", "stablecode"),
         architectures=("starcoder2",),
         repository=RepositoryLayout(title="", name_end=""),
     ),

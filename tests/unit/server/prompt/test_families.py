@@ -24,6 +24,7 @@ from suture.server.prompt.families import (
     RepositoryLayout,
     Role,
     detect_family,
+    family_of_file,
     missing_sentinels,
     spaced_family,
 )
@@ -124,6 +125,17 @@ def test_families_with_the_same_sentinels_are_told_apart_by_name_then_architectu
     found = detect_family(toy.vocabulary, name, architecture)
     assert found is not None
     assert (found.name, found.ambiguous) == (family, ())
+
+
+def test_the_title_in_a_file_tells_where_its_name_does_not() -> None:
+    vocabulary = ToyTokenizer(controls=STARCODER_CONTROLS).vocabulary
+    metadata = {"general.name": "Refact 1.6B", "general.architecture": "starcoder"}
+    for name, family in [("model", "refact-1.6b"), ("starcoderbase", "starcoder")]:
+        found = family_of_file(vocabulary, name, metadata)
+        assert found is not None and found.name == family
+    unknown = family_of_file(vocabulary, "model", {"general.architecture": "llama"})
+    assert unknown is not None and unknown.ambiguous
+    assert family_of_file(vocabulary, "starcoder", {"general.name": "Yi Coder 9B"}) is None
 
 
 def test_where_neither_tells_psm_is_taken_and_all_candidates_are_named() -> None:
@@ -360,7 +372,7 @@ def test_the_doctor_says_how_sure_a_family_is(
     name: str, sentinels: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     path = write_gguf(
-        tmp_path / "model.gguf",
+        tmp_path / f"{name}.gguf",
         {
             "general.architecture": "llama",
             "tokenizer.ggml.model": "gpt2",
@@ -374,7 +386,7 @@ def test_the_doctor_says_how_sure_a_family_is(
 
 def test_the_doctor_says_that_a_tokenizers_spaces_are_in_the_way(tmp_path: Path) -> None:
     path = write_gguf(
-        tmp_path / "model.gguf",
+        tmp_path / "codestral-22b.gguf",
         {
             "general.architecture": "llama",
             "tokenizer.ggml.model": "llama",
