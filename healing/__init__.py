@@ -11,6 +11,12 @@ from suture.healing.boundary import (
 from suture.healing.detokenizer import Detokenizer, OnStop, Snapshot, TokenTransducer
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
+from suture.healing.tiktoken_encoding import (
+    TiktokenTokenizer,
+    first_difference,
+    tokenizer_from_gguf,
+)
+from suture.healing.tokenizer_json import TokenizerFileError
 from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
 from suture.healing.windows import (
     Decode,
@@ -36,9 +42,11 @@ __all__ = [
     "HealingError",
     "OnStop",
     "Snapshot",
+    "TiktokenTokenizer",
     "TokenHealer",
     "TokenKind",
     "TokenTransducer",
+    "TokenizerFileError",
     "UnsupportedVocabulary",
     "Vocabulary",
     "WindowDetokenizer",
@@ -46,9 +54,11 @@ __all__ = [
     "coverable",
     "decode_batch",
     "feed_batch",
+    "first_difference",
     "fixed_boundary",
     "read_header",
     "read_metadata",
     "stable_boundary",
+    "tokenizer_from_gguf",
     "uncut_boundary",
 ]

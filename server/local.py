@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from suture.healing import read_metadata
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
@@ -14,7 +15,7 @@ from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import detect_family
+from suture.server.prompt.families import family_of_file
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, State
 from suture.server.settings import Settings
@@ -120,7 +121,7 @@ class LocalCompleter:
 
     def _measure(self, engine: LlamaEngine) -> LoadedModel:
         """Find out what the model can do and how fast it is here."""
-        family = detect_family(engine.vocabulary, self._name)
+        family = family_of_file(engine.vocabulary, self._name, read_metadata(self._path))
         self._prefill_tokens_per_s = measure_prefill(engine)
         budget = PromptBudget(
             engine.n_ctx, self._prefill_tokens_per_s, self._settings.first_text_ms

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary
+from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary, read_metadata
 from suture.server.client import Absent, Suture
 from suture.server.commands import exits
 from suture.server.commands.complete import open_client, server_url
@@ -25,7 +25,7 @@ from suture.server.engine import libllama
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.store import list_models
-from suture.server.prompt import detect_family
+from suture.server.prompt.families import FimFamily, family_of_file, spaced_family
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -128,17 +128,35 @@ def _model(settings: Settings) -> Iterator[Finding]:
         return
     path = Path(str(listed[name]["path"] if name in listed else name)).expanduser()
     try:
-        yield _vocabulary(name, path)
+        yield describe_vocabulary(name, path)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
         yield Finding("problem", f"model {name}: {error}", "suture models lists those known")
 
 
-def _vocabulary(name: str, path: Path) -> Finding:
+def describe_vocabulary(name: str, path: Path) -> Finding:
+    """What the model's vocabulary is, and whether it can fill holes. Reads no weights."""
     vocabulary = Vocabulary.from_gguf(path)
-    family = detect_family(vocabulary, name)
-    fills = f"fills in the middle as {family.name}" if family else "no FIM: left to right only"
-    text = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer}), {fills}"
-    return Finding("ok", f"{text}\n        {path}")
+    family = family_of_file(vocabulary, path.stem, read_metadata(path))
+    model = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer})"
+    kind: Literal["ok", "note"] = "ok"
+    if family is None:
+        fills = "no FIM: left to right only"
+        if spaced := spaced_family(vocabulary):
+            kind, fills = "note", f"{fills}, since {spaced} is not supported with this tokenizer"
+    else:
+        kind, fills = _family(family)
+    return Finding(kind, f"{model}, {fills}\n        {path}")
+
+
+def _family(family: FimFamily) -> tuple[Literal["ok", "note"], str]:
+    """How a model fills holes, and how sure that is."""
+    fills = f"fills in the middle as {family.name}"
+    if family.ambiguous:
+        fitting = ", ".join(family.ambiguous)
+        return "note", f"{fills} in psm order: ambiguous, its tokens fit {fitting}"
+    if not family.verified:
+        return "note", f"{fills} in {family.order} order: unverified, a format known from memory"
+    return "ok", fills
 
 
 def _port(settings: Settings) -> Finding:

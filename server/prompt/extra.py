@@ -1,6 +1,7 @@
 """Text from other files, put before the text at the cursor.
 
-A family that was trained on whole repositories has its layout, with real paths:
+A family that was trained on whole repositories has its layout (`RepositoryLayout`), with real
+paths. Most are like this one:
 
     [rep] NAME\\n  [sep] PATH\\n TEXT  …  [sep] PATH OF THE CURSOR'S FILE\\n  and then the hole
 
@@ -14,14 +15,14 @@ lines at the cursor is left out, because a model would repeat it once more.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
-from suture.server.prompt.families import FimFamily
-from suture.server.prompt.parts import Part
+from suture.server.prompt.families import COMMENTED, FimFamily
+from suture.server.prompt.parts import UNNAMED, Part, one_line
 from suture.server.prompt.windows import (
     BYTES_PER_TOKEN,
     EncodedWindow,
@@ -34,8 +35,6 @@ from suture.server.request import CompletionRequest, ExtraText
 
 # Requests do not carry the repository's name, and a made-up one would be read as a fact.
 REPOSITORY = "repository"
-UNNAMED = "untitled"
-MAX_PATH = 256
 
 _LINE_COMMENTS = {
     **dict.fromkeys(("py", "python", "pyi", "rb", "ruby", "sh", "bash", "shellscript"), "#"),
@@ -57,9 +56,13 @@ class ExtraParts:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What stands before all files, before each, and last, naming the cursor's file."""
+    """What stands before all files, before each, and last, naming the cursor's file.
+
+    `first_separator` stands before the first file. `title` makes a file's first line of its path.
+    """
 
     opening: tuple[Part, ...]
+    first_separator: tuple[Part, ...]
     separator: tuple[Part, ...]
     closing: tuple[Part, ...]
     title: Callable[[str | None], str]
@@ -67,6 +70,20 @@ class _Frame:
     @property
     def n_tokens(self) -> int:
         return sum(len(part.ids) for part in (*self.opening, *self.closing))
+
+    @property
+    def n_separator(self) -> int:
+        """The tokens that a file takes beside its own."""
+        return sum(len(part.ids) for part in self.separator)
+
+    def around(self, files: Sequence[EncodedWindow]) -> tuple[Part, ...]:
+        """The files in their frame."""
+        parts = list(self.opening)
+        separator = self.first_separator
+        for file in files:
+            parts += [*separator, Part("extra", file.ids)]
+            separator = self.separator
+        return (*parts, *self.closing)
 
 
 def plan_extra(
@@ -89,7 +106,7 @@ def plan_extra(
     files: list[EncodedWindow] = []
     truncated = False
     for chunk in filter(_says_something, reversed(request.extra)):
-        room_of_file = room - len(frame.separator)
+        room_of_file = room - frame.n_separator
         body = head_window(chunk.text, max(room_of_file, 0) * BYTES_PER_TOKEN)
         if _repeats(body.text, cursor_lines):
             truncated = True
@@ -103,46 +120,47 @@ def plan_extra(
         room = room_of_file - len(file.ids)
     if not files:
         return ExtraParts((), truncated)
-    parts = [part for file in reversed(files) for part in (*frame.separator, _part(file))]
-    return ExtraParts((*frame.opening, *parts, *frame.closing), truncated)
+    return ExtraParts(frame.around(files[::-1]), truncated)
 
 
 def _says_something(chunk: ExtraText) -> bool:
     return not (chunk.text == "" or chunk.text.isspace())
 
 
-def _part(file: EncodedWindow) -> Part:
-    return Part("extra", file.ids)
-
-
 def _frame(request: CompletionRequest, family: FimFamily | None, encode: Encode) -> _Frame:
     ids = family.sentinel_ids if family else {}
+    layout = family.repository if family and (request.infill or "user" not in ids) else COMMENTED
     opening: tuple[Part, ...] = ()
-    separator: tuple[Part, ...] = ()
-    title: Callable[[str | None], str] = _comment_title
     if "rep" in ids:
-        name = Part("repository", tuple(encode(f"{REPOSITORY}\n".encode())))
+        name = Part("repository", tuple(encode(f"{REPOSITORY}{layout.name_end}".encode())))
         opening = (Part("rep", (ids["rep"],)), name)
+    separator: tuple[Part, ...] = ()
     if "sep" in ids:
         separator = (Part("sep", (ids["sep"],)),)
-        title = _file_title
-    path = Part("path", tuple(encode(title(request.path).encode())))
-    return _Frame(opening, separator, (*separator, path), title)
+    elif layout.separator:
+        separator = (Part("path", tuple(encode(layout.separator.encode()))),)
+    title = _comment_title if layout.title is None else partial(_file_title, layout.title)
+    path: tuple[Part, ...] = ()
+    if layout.cursor_titled:
+        path = (Part("path", tuple(encode(title(request.path).encode()))),)
+    return _Frame(
+        opening,
+        separator if layout.first_separated else (),
+        separator,
+        (*separator, *path),
+        title,
+    )
 
 
-def _file_title(path: str | None) -> str:
-    return f"{_one_line(path or UNNAMED)}\n"
+def _file_title(start: str, path: str | None) -> str:
+    return f"{start}{one_line(path or UNNAMED)}\n"
 
 
 def _comment_title(path: str | None) -> str:
     if not path:
         return ""
     extension = path.rsplit("/", 1)[-1].rsplit(".", 1)[-1].lower()
-    return f"{_LINE_COMMENTS.get(extension, '//')} {_one_line(path)}\n"
-
-
-def _one_line(path: str) -> str:
-    return re.sub(r"[\r\n]+", " ", path[-MAX_PATH:])
+    return f"{_LINE_COMMENTS.get(extension, '//')} {one_line(path)}\n"
 
 
 def _fit(

@@ -1,12 +1,16 @@
-"""Layouts: the order in which text and sentinels stand at the end of a prompt.
+"""Layouts: the order in which text and sentinels stand in a prompt.
 
   plain  P                                    text is completed left to right
   psm    [pre] P [suf] S [mid]                of a family trained so
   spm    [pre] [suf] S [mid] P                of a family trained psm
          [suf] S [pre] P [mid]                of a family trained so
+         [suf] S [pre] P                      of one that has no middle token
 
 The first spm is no misprint: for a model trained psm it costs nothing against psm, where the
 second costs 9 bits at the first line. It ends with plain text, which can be healed.
+
+Text from other files (`extra`) stands before all this, except in a family that was shown it as
+the head of the prefix. A chat model gets the hole as a user's turn, behind a header.
 """
 
 from __future__ import annotations
@@ -16,16 +20,23 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
 from suture.server.errors import InfillUnsupported, InvalidRequest
-from suture.server.prompt.families import FimFamily, Order, Role, missing_sentinels
-from suture.server.prompt.parts import Part
+from suture.server.prompt.families import (
+    FimFamily,
+    Order,
+    Role,
+    missing_sentinels,
+    spaced_family,
+)
+from suture.server.prompt.parts import UNNAMED, Part, one_line
 from suture.server.request import CompletionRequest
 
 LayoutName = Literal["plain", "psm", "spm"]
-LayoutRole = Role | Literal["prefix", "suffix"]
+HoleRole = Literal["pre", "suf", "mid", "prefix", "suffix", "extra"]
 
-_HOLES: Mapping[tuple[Order, LayoutName], tuple[LayoutRole, ...]] = MappingProxyType(
+_HOLES: Mapping[tuple[Order, LayoutName], tuple[HoleRole, ...]] = MappingProxyType(
     {
         ("psm", "psm"): ("pre", "prefix", "suf", "suffix", "mid"),
         ("psm", "spm"): ("pre", "suf", "suffix", "mid", "prefix"),
@@ -36,16 +47,25 @@ _HOLES: Mapping[tuple[Order, LayoutName], tuple[LayoutRole, ...]] = MappingProxy
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A layout of one model: `roles` in order, and the ids of those that are sentinels."""
+    """A layout of one model: the roles of texts and sentinels in order.
+
+    `sentinel_ids` are the ids of the sentinels among them. `opening` and `header` are parts that
+    stand before and behind the extra text, `closing` the last ones, whatever the texts are.
+    """
 
     name: LayoutName
-    roles: tuple[LayoutRole, ...]
+    roles: tuple[HoleRole, ...]
     sentinel_ids: Mapping[Role, int]
+    opening: tuple[Part, ...] = ()
+    header: tuple[Part, ...] = ()
+    closing: tuple[Part, ...] = ()
 
     @property
-    def n_sentinels(self) -> int:
-        """How many control tokens the layout takes."""
-        return len(self.roles) - self.roles.count("prefix") - self.roles.count("suffix")
+    def n_fixed(self) -> int:
+        """How many tokens the layout takes beside the texts."""
+        framing = (*self.opening, *self.header, *self.closing)
+        n_texts = sum(role in ("prefix", "suffix", "extra") for role in self.roles)
+        return len(self.roles) - n_texts + sum(len(part.ids) for part in framing)
 
     @property
     def shows_suffix(self) -> bool:
@@ -55,25 +75,40 @@ class Layout:
     @property
     def ends_with_prefix(self) -> bool:
         """Whether the generation goes on right behind the prefix, which can be healed then."""
-        return self.roles[-1] == "prefix"
+        return self.roles[-1] == "prefix" and not self.closing
 
-    def parts(self, prefix_ids: tuple[int, ...], suffix_ids: tuple[int, ...]) -> tuple[Part, ...]:
+    def parts(
+        self,
+        prefix_ids: tuple[int, ...],
+        suffix_ids: tuple[int, ...],
+        extra: tuple[Part, ...] = (),
+    ) -> tuple[Part, ...]:
         """The layout filled in."""
-        ids: dict[LayoutRole, tuple[int, ...]] = {"prefix": prefix_ids, "suffix": suffix_ids}
-        ids.update((role, (token_id,)) for role, token_id in self.sentinel_ids.items())
-        return tuple(Part(role, ids[role]) for role in self.roles)
+        parts: list[Part] = list(self.opening)
+        for role in self.roles:
+            match role:
+                case "extra":
+                    parts += [*extra, *self.header]
+                case "prefix":
+                    parts.append(Part("prefix", prefix_ids))
+                case "suffix":
+                    parts.append(Part("suffix", suffix_ids))
+                case _:
+                    parts.append(Part(role, (self.sentinel_ids[role],)))
+        return (*parts, *self.closing)
 
 
-PLAIN = Layout("plain", ("prefix",), MappingProxyType({}))
+PLAIN = Layout("plain", ("extra", "prefix"), MappingProxyType({}))
 
 
 def choose_layout(
-    request: CompletionRequest, vocabulary: Vocabulary, family: FimFamily | None
+    request: CompletionRequest, vocabulary: Vocabulary, family: FimFamily | None, encode: Encode
 ) -> Layout:
     """The layout that a request asks for, or for "auto" the one that the family was trained in.
 
     Without a family, an empty suffix is completed left to right and any other raises
-    `InfillUnsupported`. Raises `InvalidRequest` for a layout that the family does not have.
+    `InfillUnsupported`, and so does a tokenizer that cannot encode a suffix as it stands. Raises
+    `InvalidRequest` for a layout that the family does not have.
     """
     if not request.infill:
         return PLAIN
@@ -81,18 +116,60 @@ def choose_layout(
         if request.suffix:
             raise InfillUnsupported(_unsupported(vocabulary))
         return PLAIN
+    _check_spaces(family.name, vocabulary, encode)
     name = family.order if request.layout == "auto" else request.layout
-    roles = _HOLES.get((family.order, name))
-    if roles is None:
+    hole = _HOLES.get((family.order, name))
+    if hole is None:
         raise InvalidRequest(
             f"layout {name} does not fit this model: {family.name} was trained {family.order}",
             field="layout",
         )
-    return Layout(name, roles, family.sentinel_ids)
+    return _framed(name, hole, family, request, encode)
+
+
+def _framed(
+    name: LayoutName,
+    hole: tuple[HoleRole, ...],
+    family: FimFamily,
+    request: CompletionRequest,
+    encode: Encode,
+) -> Layout:
+    """The hole with the places of the other files, the header, and the turn it stands in."""
+    ids = family.sentinel_ids
+    roles = [role for role in hole if role != "mid" or "mid" in ids]
+    roles.insert(roles.index("prefix") if family.repository.inside_prefix else 0, "extra")
+    header: tuple[Part, ...] = ()
+    if text := family.repository.cursor_header:
+        path, language = one_line(request.path or UNNAMED, 64), one_line(request.language or "", 32)
+        # The makers' names of languages begin with a capital: Python, Go.
+        language = language[:1].upper() + language[1:]
+        header_text = text.format(path=path, language=language)
+        header = (Part("header", tuple(encode(header_text.encode()))),)
+    opening, closing = (
+        (Part(role, (ids[role],)), Part("header", tuple(encode(b"\n")))) if role in ids else ()
+        for role in ("user", "assistant")
+    )
+    return Layout(name, tuple(roles), ids, opening, header, closing)
+
+
+def _check_spaces(family: str, vocabulary: Vocabulary, encode: Encode) -> None:
+    """Raise where the tokenizer puts a space before every text: no suffix begins with one."""
+    if vocabulary.model == "llama" and vocabulary.bytes_of(encode(b"x")[0]).startswith(b" "):
+        raise InfillUnsupported(_spaced(family))
+
+
+def _spaced(family: str) -> str:
+    return (
+        f"Infill is not supported by this model: it is of the family {family}, but its tokenizer"
+        " puts a space before every text, also before a suffix, where the model saw none."
+    )
 
 
 def _unsupported(vocabulary: Vocabulary) -> str:
     """llama.cpp's words, which clients match on, and what to do."""
+    spaced = spaced_family(vocabulary)
+    if spaced is not None:
+        return _spaced(spaced)
     missing = "".join(f"{name} token is missing. " for name in missing_sentinels(vocabulary))
     unknown = "it has the tokens, but the order they were trained in is not known. "
     return (

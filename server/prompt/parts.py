@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,8 +12,11 @@ from suture.healing.vocabulary import Vocabulary
 from suture.server.errors import EngineError
 from suture.server.prompt.families import FimFamily
 
-ControlRole = Literal["bos", "pre", "suf", "mid", "rep", "sep"]
-TextRole = Literal["repository", "extra", "path", "prefix", "suffix"]
+ControlRole = Literal["bos", "pre", "suf", "mid", "rep", "sep", "user", "assistant"]
+TextRole = Literal["repository", "extra", "path", "header", "prefix", "suffix"]
+
+UNNAMED = "untitled"
+MAX_PATH = 256
 
 _CONTROL_ROLES = frozenset(get_args(ControlRole))
 
@@ -28,6 +32,11 @@ class Part:
     def is_control(self) -> bool:
         """Whether this is a token that no text of the user is encoded to."""
         return self.role in _CONTROL_ROLES
+
+
+def one_line(path: str, length: int = MAX_PATH) -> str:
+    """The last `length` characters of a path or name, without line ends."""
+    return re.sub(r"[\r\n]+", " ", path[-length:])
 
 
 def plain_text_only(encode: Encode, vocabulary: Vocabulary, family: FimFamily | None) -> Encode:

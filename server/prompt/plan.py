@@ -86,18 +86,20 @@ def plan_prompt(
     `InfillUnsupported` for a hole that the model cannot fill, and `InvalidRequest` for a layout
     that it was not trained in or an empty prompt where it has no token to start a text with.
     """
-    layout = choose_layout(request, vocabulary, family)
     encode = plain_text_only(encode, vocabulary, family)
+    layout = choose_layout(request, vocabulary, family, encode)
     bos = _bos(vocabulary) or _separator(layout, vocabulary)
-    n_control = len(bos) + layout.n_sentinels
+    n_fixed = len(bos) + layout.n_fixed
     room = budget.prompt_room(request.max_tokens, "latency" if request.infill else "context")
-    prefix, suffix, windows = _fit(request, layout, room - n_control, encode, vocabulary)
-    left = extra_room(room, n_control + len(prefix.ids) + len(suffix.ids))
+    if n_fixed > room:
+        raise InvalidRequest(f"the context is too small: the prompt's frame takes {n_fixed} tokens")
+    prefix, suffix, windows = _fit(request, layout, room - n_fixed, encode, vocabulary)
+    left = extra_room(room, n_fixed + len(prefix.ids) + len(suffix.ids))
     extra = plan_extra(request, windows.text, left, family, encode, vocabulary)
     boundary = _boundary(request, layout, prefix, encode, vocabulary)
     if windows.truncated:
         bos = _bos(vocabulary)
-    parts = (*bos, *extra.parts, *layout.parts(tuple(boundary.kept_ids), suffix.ids))
+    parts = (*bos, *layout.parts(tuple(boundary.kept_ids), suffix.ids, extra.parts))
     if not any(part.ids for part in parts):
         parts = (_document_start(vocabulary), *parts)
     kept_ids = tuple(token_id for part in parts for token_id in part.ids)
