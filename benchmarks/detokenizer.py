@@ -9,6 +9,7 @@ pieces. Each figure is the best of some rounds; the ratios are what to quote.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,8 @@ from suture.server.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 5
-STOPS = ("\n\n\n", "\nclass ZZ", "\nif __name__ZZ", "<|endoftext|>")
+# Begun on every other line and never completed: the whole stream is read.
+STOPS = ("\n\n\nZZ", "\nclass ZZ", "\nif __name__ZZ", "    return ZZ")
 
 
 def main() -> None:
@@ -34,6 +36,9 @@ def main() -> None:
         None, Catalog.packaged(), load_settings().model_store, progress_on(sys.stderr)
     )
     vocabulary = report_loading(path)
+    # What the peer's reader left behind must not be collected during somebody's round.
+    gc.collect()
+    gc.freeze()
     source = b"".join(file.read_bytes() for file in sorted((ROOT / "server").rglob("*.py")))
     ids = LlamaTokenizer(path).encode(source)
     print(
@@ -80,6 +85,7 @@ def stream(vocabulary: Vocabulary, ids: Sequence[int], stops: tuple[str, ...]) -
     detokenizer = Detokenizer(transducer)
     feed = detokenizer.feed
     n = sum(len(feed(token_id)) for token_id in ids)
+    assert not detokenizer.stopped
     return n + len(detokenizer.flush())
 
 
