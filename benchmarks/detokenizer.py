@@ -44,14 +44,16 @@ def main() -> None:
     print(
         f"\n{len(ids)} tokens, {len(source)} bytes; microseconds a token, and how many times ours"
     )
-    ours = best(lambda: stream(vocabulary, ids, ()))
-    rows = {
-        "suture, no stops": ours,
-        "suture, 4 stops": best(lambda: stream(vocabulary, ids, STOPS)),
-        "tokenizers DecodeStream, no stops": best(decode_stream(path, ids)),
-        "two windows (vLLM, TGI), no stops": best(lambda: two_windows(vocabulary, ids)),
-    }
-    for name, seconds in rows.items():
+    times = best_of_rounds(
+        {
+            "suture, no stops": lambda: stream(vocabulary, ids, ()),
+            "suture, 4 stops": lambda: stream(vocabulary, ids, STOPS),
+            "tokenizers DecodeStream, no stops": decode_stream(path, ids),
+            "two windows (vLLM, TGI), no stops": lambda: two_windows(vocabulary, ids),
+        }
+    )
+    ours = times["suture, no stops"]
+    for name, seconds in times.items():
         print(f"  {name:36s}{seconds / len(ids) * 1e6:8.3f}{seconds / ours:8.1f}")
 
 
@@ -69,14 +71,15 @@ def report_loading(path: Path) -> Vocabulary:
     return vocabulary
 
 
-def best(run: Callable[[], object]) -> float:
-    """The shortest of some rounds, in seconds."""
-    times = []
+def best_of_rounds(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The shortest time of each, in seconds. They take turns: a machine's speed drifts."""
+    times = dict.fromkeys(runs, float("inf"))
     for _ in range(ROUNDS):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times)
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            times[name] = min(times[name], time.perf_counter() - started)
+    return times
 
 
 def stream(vocabulary: Vocabulary, ids: Sequence[int], stops: tuple[str, ...]) -> int:
