@@ -51,15 +51,14 @@ class Stranger:
 
 @dataclass(frozen=True, slots=True)
 class Suture:
-    """A Suture server; `status` is what its `/v1/status` says."""
+    """A Suture server; `status` is what its `/v1/status` says, with an object for `model`."""
 
     status: dict[str, Any]
 
     @property
     def model_names(self) -> tuple[str, str]:
         """Name and path of its model."""
-        model = self.status.get("model")
-        model = model if isinstance(model, dict) else {}
+        model = self.status["model"]
         return str(model.get("name", "")), str(model.get("path", ""))
 
 

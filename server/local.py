@@ -33,7 +33,6 @@ class LocalCompleter:
         self._settings = settings
         self._loaded: LoadedModel | None = None
         self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
-        self._prefill_tokens_per_s = 0.0
         self._scheduler = Scheduler(self._load, settings.queue)
         self._completions = Completions(self._scheduler)
 
@@ -65,6 +64,7 @@ class LocalCompleter:
 
     def status(self) -> dict[str, object]:
         counters = self._scheduler.counters
+        speed = 0.0 if self._loaded is None else self._loaded.budget.prefill_tokens_per_s
         return {
             "running": int(self._scheduler.is_running),
             "waiting": self._scheduler.n_waiting,
@@ -73,7 +73,7 @@ class LocalCompleter:
             "prompt_tokens": counters.prompt_tokens,
             "reused_tokens": counters.reused_tokens,
             "generated_tokens": counters.generated_tokens,
-            "prefill_tokens_per_s": round(self._prefill_tokens_per_s, 1),
+            "prefill_tokens_per_s": round(speed, 1),
         }
 
     def _observe_speed(self, result: CompletionResult) -> None:
@@ -82,8 +82,7 @@ class LocalCompleter:
         if self._loaded is None or n_evaluated < MIN_OBSERVED_TOKENS or ms <= 0:
             return
         speed = n_evaluated / ms * 1000
-        if speed > self._prefill_tokens_per_s:
-            self._prefill_tokens_per_s = speed
+        if speed > self._loaded.budget.prefill_tokens_per_s:
             budget = replace(self._loaded.budget, prefill_tokens_per_s=speed)
             self._loaded = replace(self._loaded, budget=budget)
 
@@ -122,10 +121,8 @@ class LocalCompleter:
     def _measure(self, engine: LlamaEngine) -> LoadedModel:
         """Find out what the model can do and how fast it is here."""
         family = family_of_file(engine.vocabulary, self._name, read_metadata(self._path))
-        self._prefill_tokens_per_s = measure_prefill(engine)
-        budget = PromptBudget(
-            engine.n_ctx, self._prefill_tokens_per_s, self._settings.first_text_ms
-        )
+        speed = measure_prefill(engine)
+        budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
         self._info = ModelInfo(
             name=self._name,
             path=str(self._path),

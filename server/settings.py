@@ -105,6 +105,11 @@ class Settings(BaseModel):
         """The folder of pulled models."""
         return self.cache / "models"
 
+    def url_at(self, host: str, port: int) -> str:
+        """The URL of a server with these settings on an address."""
+        scheme = "https" if self.tls_cert else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
     def public(self) -> dict[str, object]:
         """The settings that any client may see: the defaults of its requests."""
         return self.model_dump(include={"healing", "give_back", "layout", "stream_interval"})

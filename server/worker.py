@@ -91,9 +91,7 @@ class _Worker:
         self._settings = settings
         self._listener = listener
         # Read now: uvicorn closes the listener as soon as it is told to stop.
-        host, port = listener.getsockname()[:2]
-        scheme = "https" if settings.tls_cert else "http"
-        self._url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self._url = settings.url_at(*listener.getsockname()[:2])
         config = uvicorn.Config(
             create_app(completer, settings),
             log_config=None,

@@ -167,9 +167,8 @@ def _why_not(found: Absent | Stranger | Suture) -> str:
 
 def server_url(settings: Settings) -> str:
     """Where a server with these settings is reached from this machine."""
-    scheme = "https" if settings.tls_cert else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return settings.url_at(host, settings.port)
 
 
 def open_client(settings: Settings, url: str) -> Client:

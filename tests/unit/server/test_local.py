@@ -23,7 +23,6 @@ def test_a_faster_prompt_is_believed_and_a_slower_one_is_not() -> None:
     engine = ScriptedEngine(vocabulary, toy_encode, random_model(vocabulary.n_vocab))
     completer = LocalCompleter(Path("toy.gguf"), "toy", load_settings(environ={}))
     completer._loaded = LoadedModel(engine, None, PromptBudget(4096, 20.0))
-    completer._prefill_tokens_per_s = 20.0
 
     def speed() -> float:
         assert completer._loaded is not None
