@@ -19,6 +19,6 @@ class LineEnds:
             return text
         if self._after_cr:
             text = text.removeprefix("\n")
-        self._after_cr = text.endswith("\r") or (self._after_cr and not text)
+        self._after_cr = text.endswith("\r")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         return text.replace("\n", self._line_end)

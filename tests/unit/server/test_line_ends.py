@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from suture.server.decoding.line_ends import LineEnds
@@ -12,7 +12,9 @@ from suture.server.decoding.line_ends import LineEnds
 PARTS = st.lists(st.text("a\r\n", max_size=4), max_size=8)
 
 
+@settings(max_examples=1000)
 @given(PARTS, st.sampled_from(["\r\n", "\r"]))
+@example(["\r", "\n", "\n"], "\r\n")
 def test_each_line_end_becomes_the_documents(parts: list[str], line_end: str) -> None:
     line_ends = LineEnds(line_end)
     text = "".join(line_ends.feed(part) for part in parts)
