@@ -4,20 +4,10 @@ from functools import cache
 
 import pytest
 
+from support.cases import NEXT, TYPED
 from support.vocab import byte_level, sentencepiece_like
 from suture.healing import Encode, TokenHealer, Vocabulary, reference, stable_boundary
 
-TYPED = [
-    *("const userNa", "    retu", "import nump", "np.linal", "def is_palindro", "an intermed"),
-    *("string_sequenc", "https:", "print('Hello, wo", "x = foo(", "the ", "if x:\n    "),
-    *("if x:\n\t", "a\n ", "#####", "/**", '{"na', "self.asser", "for i in rang"),
-    *("from collections impor", "é", "print('🎉", "我很感", "0x1f", "12345", "don'", "<"),
-    *("<|fim_middle", "", "i", "Answer:", "Answer: ", "The link is http:", "x = a:"),
-]
-NEXT = [
-    *("", "me", "rn", "y", "g", "iate", "e", "//", "rld", "tEqual", "t", "谢", "f", ")", "()"),
-    *(" ", "\n", "\nb", "  x", "\t", "#", "*/", "0", "|>", "\u0301", "name"),
-]
 FAMILIES = ["gpt2", "starcoder", "qwen2", "llama3", "deepseek-coder", "spm"]
 
 
