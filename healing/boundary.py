@@ -254,11 +254,18 @@ def _last_uncrossed(
 
     Tokens begin from `start` on; earlier ones reach to `reach`. Returns `start` if there is none.
     """
+    longest = vocabulary.max_piece_bytes
+    near = limit - 3 * longest
+    if near > start:
+        # It is seldom farther up, and tokens from before `near` reach no farther than they can.
+        found = _last_uncrossed(segment, near, near + longest, limit, vocabulary)
+        if found > near:
+            return found
     best = start
     for at in range(start, limit + 1):
         if reach <= at and not _continues(segment, at):
             best = at
-        rest = segment[at:]
+        rest = segment[at : at + longest]
         if vocabulary.extends_strictly(rest):
             break
         reach = max(reach, at + vocabulary.longest_prefix(rest))
