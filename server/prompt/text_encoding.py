@@ -27,7 +27,7 @@ from suture.healing.vocabulary import TokenKind, Vocabulary
 from suture.server.errors import EngineError
 from suture.server.prompt.families import FimFamily
 
-_SPELLED = (TokenKind.CONTROL, TokenKind.USER_DEFINED)
+_SPELLED = (TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.NORMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def text_encoding(
     shows. The encodings raise `EngineError` where the tokenizer makes of plain text what cannot
     be plain text (F1).
     """
-    plain = partial(_plain, vocabulary, frozenset(family.sentinel_ids.values() if family else ()))
+    plain = partial(_plain, vocabulary, family.stop_ids if family else frozenset())
     anchor = _anchor(vocabulary) if starts_with_space(encode, vocabulary) else None
     if anchor is None:
         both = partial(plain, encode, encode)
@@ -71,8 +71,6 @@ def _behind(
     anchor: bytes, anchor_ids: tuple[int, ...], encode: Encode, text_bytes: bytes
 ) -> Sequence[int]:
     """The ids of a text that stands behind other text."""
-    if not text_bytes:
-        return ()
     ids = encode(anchor + text_bytes)
     n_anchor = len(anchor_ids)
     if tuple(ids[:n_anchor]) != anchor_ids:
@@ -99,21 +97,22 @@ def _anchor(vocabulary: Vocabulary) -> bytes | None:
 
 def _plain(
     vocabulary: Vocabulary,
-    sentinels: frozenset[int],
+    controls: frozenset[int],
     encode: Encode,
     inner: Encode,
     text_bytes: bytes,
 ) -> Sequence[int]:
     """The ids of `text_bytes` by `encode`, control tokens replaced by those of their text (F1).
 
-    A control token has no bytes, so it shows; a sentinel may be of a kind that has some.
+    A control token has no bytes, so it shows; those of a family, `controls`, may be of a kind that
+    has some.
     """
-    ids = encode(text_bytes)
-    if all(map(vocabulary.bytes_of, ids)) and sentinels.isdisjoint(ids):
+    ids = encode(text_bytes) if text_bytes else ()
+    if all(map(vocabulary.bytes_of, ids)) and controls.isdisjoint(ids):
         return ids
     plain_ids: list[int] = []
     for token_id in ids:
-        if vocabulary.bytes_of(token_id) and token_id not in sentinels:
+        if vocabulary.bytes_of(token_id) and token_id not in controls:
             plain_ids.append(token_id)
             continue
         shown = vocabulary.as_read(vocabulary.text_of(token_id).encode())
@@ -123,5 +122,5 @@ def _plain(
         if vocabulary.kind_of(token_id) not in _SPELLED or len(spelling) < 2 or not is_of_text:
             raise EngineError("the tokenizer took text of the request for a control token")
         for part in (spelling[:-1], spelling[-1:]):
-            plain_ids += _plain(vocabulary, sentinels, inner, inner, part.encode())
+            plain_ids += _plain(vocabulary, controls, inner, inner, part.encode())
     return plain_ids

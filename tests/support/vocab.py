@@ -179,6 +179,8 @@ def _array(values: list[object]) -> bytes:
     if values and isinstance(values[0], list):
         items = b"".join(_array(value) for value in values if isinstance(value, list))
         return struct.pack("<IQ", 9, len(values)) + items
+    if values and isinstance(values[0], float):
+        return struct.pack(f"<IQ{len(values)}f", 6, len(values), *values)
     return struct.pack(f"<IQ{len(values)}i", 5, len(values), *values)
 
 
