@@ -205,3 +205,27 @@ def test_b1_b2_cuts_are_stable_with_and_without_the_space(
         spelled = b"".join(map(codellama.vocabulary.bytes_of, kept)) + plan.pending
         assert spelled == b" " * is_opening + CUTS[:cut].encode()
         assert whole[: len(kept)] == kept
+
+
+TEXTS = [
+    "", " ", "   ", "\n", "\n\n", "\t", "x", " x", "   x", "return x\n", "▁", "▁▁x", " ▁x", "é", "我很",
+    "🎉", "👩‍👩‍👧‍👦", "\x01", "\x01\x01x", "\x7f", "<s>", "</s>", "<|end|>x", "<|end|>  x", "  <|end|>", "don't",
+    "3.14", "    def f(self):\n        pass\n", "￭", "\u2028", "''''''", "<0x41>", "<unk>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["llama-spm", "phi-3", "baichuan"])
+def test_s1_text_inside_a_prompt_on_every_real_vocabulary_of_this_kind(
+    name: str, model_store: Path
+) -> None:
+    path = pulled([f"vocab-{name}"], model_store)[f"vocab-{name}"]
+    vocabulary, tokenizer = Vocabulary.from_gguf(path), LlamaTokenizer(path)
+    encoding = text_encoding(tokenizer.encode, vocabulary)
+    assert encoding.has_dummy_space
+    for text in (*TEXTS, *map("".join, zip(TEXTS, TEXTS[::-1], strict=True))):
+        read = vocabulary.as_read(text.encode())
+        ids = tuple(encoding.inner(text.encode()))
+        assert b"".join(map(vocabulary.bytes_of, ids)) == read, text
+        with_other_anchor = tuple(tokenizer.encode(b"\x02" + text.encode()))
+        assert ids == with_other_anchor[len(tokenizer.encode(b"\x02")) :], text
+    tokenizer.close()
