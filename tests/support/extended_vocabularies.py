@@ -48,8 +48,12 @@ def extended(
     return write_gguf(target, pairs, {})
 
 
+def plain_values(value: object) -> object:
+    """A value of a file's metadata as one may be written: arrays as lists."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 def _items(values: object) -> list[object]:
-    if isinstance(values, np.ndarray):
-        return list(values.tolist())
-    assert isinstance(values, list)
-    return values
+    items = plain_values(values)
+    assert isinstance(items, list)
+    return list(items)
