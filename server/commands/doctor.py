@@ -25,7 +25,7 @@ from suture.server.engine import libllama
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.store import list_models
-from suture.server.prompt.families import FimFamily, family_of_file, spaced_family
+from suture.server.prompt.families import FimFamily, families_by_name, family_of_file
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -136,13 +136,16 @@ def _model(settings: Settings) -> Iterator[Finding]:
 def describe_vocabulary(name: str, path: Path) -> Finding:
     """What the model's vocabulary is, and whether it can fill holes. Reads no weights."""
     vocabulary = Vocabulary.from_gguf(path)
-    family = family_of_file(vocabulary, path.stem, read_metadata(path))
+    metadata = read_metadata(path)
+    family = family_of_file(vocabulary, path.stem, metadata)
     model = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer})"
     kind: Literal["ok", "note"] = "ok"
     if family is None:
         fills = "no FIM: left to right only"
-        if spaced := spaced_family(vocabulary):
-            kind, fills = "note", f"{fills}, since {spaced} is not supported with this tokenizer"
+        title = str(metadata.get("general.name", ""))
+        if named := families_by_name(vocabulary, path.stem, title):
+            kind = "note"
+            fills += f": ambiguous, its tokens fit {', '.join(named)}, but its name does not tell"
     else:
         kind, fills = _family(family)
     return Finding(kind, f"{model}, {fills}\n        {path}")

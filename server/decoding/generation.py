@@ -97,7 +97,7 @@ class Generation:
         self._n_generated += is_new
         self._accept(token_id)
         if self._detokenizer.stopped:
-            return self.finish("stop")
+            return self.finish("eos" if self._has_ended_itself else "stop")
         if self._n_generated >= self._plan.max_tokens:
             return self.finish("length")
         return self._chunk_if_due()
@@ -203,6 +203,12 @@ class Generation:
         asked = zip(stop_strings(self._request, self._plan), self._request.stop, strict=False)
         return next((stop for watched, stop in asked if watched == stop_match), None)
 
+    @property
+    def _has_ended_itself(self) -> bool:
+        """Whether the text stopped where this family goes on to another file: nobody asked."""
+        match = self._detokenizer.stop_match
+        return match in self._plan.stop_strings and self._asked_for(match) is None
+
     def _reason(self, finish: FinishReason) -> str | None:
         if finish in _REASONS:
             return _REASONS[finish]
@@ -229,7 +235,8 @@ def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...
     if plan.windows.line_end != "\n":
         # The model is shown LF, and so says LF, where the document and its client have others.
         stops = tuple(stop.replace("\r\n", "\n").replace("\r", "\n") for stop in stops)
-    return (*stops, "\n") if request.shape == "line" else stops
+    ends = () if request.ignore_eos else plan.stop_strings
+    return (*stops, *ends, "\n") if request.shape == "line" else (*stops, *ends)
 
 
 def special_tokens(request: CompletionRequest) -> Literal["skip", "show"]:

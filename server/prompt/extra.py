@@ -23,6 +23,7 @@ from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
 from suture.server.prompt.families import COMMENTED, FimFamily
 from suture.server.prompt.parts import UNNAMED, Part, one_line
+from suture.server.prompt.text_encoding import TextEncoding
 from suture.server.prompt.windows import (
     BYTES_PER_TOKEN,
     EncodedWindow,
@@ -76,6 +77,11 @@ class _Frame:
         """The tokens that a file takes beside its own."""
         return sum(len(part.ids) for part in self.separator)
 
+    @property
+    def begins_with_file(self) -> bool:
+        """Whether the first file is the first text of the prompt, or of its document."""
+        return not self.opening and not self.first_separator
+
     def around(self, files: Sequence[EncodedWindow]) -> tuple[Part, ...]:
         """The files in their frame."""
         parts = list(self.opening)
@@ -91,7 +97,7 @@ def plan_extra(
     cursor_text: str,
     room: int,
     family: FimFamily | None,
-    encode: Encode,
+    encoding: TextEncoding,
     vocabulary: Vocabulary,
 ) -> ExtraParts:
     """What fits of the request's extra text into `room` tokens, titles and sentinels included.
@@ -100,7 +106,7 @@ def plan_extra(
     """
     if not request.extra:
         return ExtraParts()
-    frame = _frame(request, family, encode)
+    frame = _frame(request, family, encoding.inner)
     cursor_lines = _lines(cursor_text)
     room -= frame.n_tokens
     files: list[EncodedWindow] = []
@@ -111,15 +117,17 @@ def plan_extra(
         if _repeats(body.text, cursor_lines):
             truncated = True
             continue
-        file = _fit(frame.title(chunk.path), body, room_of_file, encode, vocabulary)
+        file = _fit(frame.title(chunk.path), body, room_of_file, encoding.inner, vocabulary)
         truncated = truncated or file.window.truncated
         if file.ids and (not file.window.truncated or not files):
             files.append(file)
+            room = room_of_file - len(file.ids)
         if file.window.truncated:
             break
-        room = room_of_file - len(file.ids)
     if not files:
         return ExtraParts((), truncated)
+    if frame.begins_with_file and encoding.has_dummy_space:
+        files[-1] = _opening(files[-1], room, encoding)
     return ExtraParts(frame.around(files[::-1]), truncated)
 
 
@@ -173,6 +181,12 @@ def _fit(
     if file.window.text.endswith("\n") and len(file.window.text) > len(title):
         return file
     return EncodedWindow(Window("", 0, truncated=True), ())
+
+
+def _opening(file: EncodedWindow, room: int, encoding: TextEncoding) -> EncodedWindow:
+    """The file as it begins a document (S1), if that takes at most `room` tokens more."""
+    opening = encode_window(file.window, encoding.opening)
+    return opening if len(opening.ids) <= len(file.ids) + room else file
 
 
 def _ended(text: str) -> str:

@@ -28,9 +28,9 @@ from suture.server.prompt.families import (
     Order,
     Role,
     missing_sentinels,
-    spaced_family,
 )
 from suture.server.prompt.parts import UNNAMED, Part, one_line
+from suture.server.prompt.text_encoding import starts_with_space
 from suture.server.request import CompletionRequest
 
 LayoutName = Literal["plain", "psm", "spm"]
@@ -77,6 +77,12 @@ class Layout:
         """Whether the generation goes on right behind the prefix, which can be healed then."""
         return self.roles[-1] == "prefix" and not self.closing
 
+    def begins_with_prefix(self, extra: tuple[Part, ...]) -> bool:
+        """Whether the prefix begins a document, and does not stand behind other text (S1)."""
+        at = self.roles.index("prefix")
+        is_behind_extra = at > 0 and self.roles[at - 1] == "extra"
+        return not (is_behind_extra and (extra or self.header))
+
     def parts(
         self,
         prefix_ids: tuple[int, ...],
@@ -108,7 +114,8 @@ def choose_layout(
 
     Without a family, an empty suffix is completed left to right and any other raises
     `InfillUnsupported`, and so does a tokenizer that cannot encode a suffix as it stands. Raises
-    `InvalidRequest` for a layout that the family does not have.
+    `InvalidRequest` for a layout that the family does not have. `encode` is the one for text
+    inside a prompt.
     """
     if not request.infill:
         return PLAIN
@@ -116,7 +123,8 @@ def choose_layout(
         if request.suffix:
             raise InfillUnsupported(_unsupported(vocabulary))
         return PLAIN
-    _check_spaces(family.name, vocabulary, encode)
+    if starts_with_space(encode, vocabulary):
+        raise InfillUnsupported(_spaced(family.name))
     name = family.order if request.layout == "auto" else request.layout
     hole = _HOLES.get((family.order, name))
     if hole is None:
@@ -152,24 +160,16 @@ def _framed(
     return Layout(name, tuple(roles), ids, opening, header, closing)
 
 
-def _check_spaces(family: str, vocabulary: Vocabulary, encode: Encode) -> None:
-    """Raise where the tokenizer puts a space before every text: no suffix begins with one."""
-    if vocabulary.model == "llama" and vocabulary.bytes_of(encode(b"x")[0]).startswith(b" "):
-        raise InfillUnsupported(_spaced(family))
-
-
 def _spaced(family: str) -> str:
     return (
         f"Infill is not supported by this model: it is of the family {family}, but its tokenizer"
-        " puts a space before every text, also before a suffix, where the model saw none."
+        " puts a space before every text, also before a suffix, where the model saw none, and has"
+        " no character to put there instead."
     )
 
 
 def _unsupported(vocabulary: Vocabulary) -> str:
     """llama.cpp's words, which clients match on, and what to do."""
-    spaced = spaced_family(vocabulary)
-    if spaced is not None:
-        return _spaced(spaced)
     missing = "".join(f"{name} token is missing. " for name in missing_sentinels(vocabulary))
     unknown = "it has the tokens, but the order they were trained in is not known. "
     return (

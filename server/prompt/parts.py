@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
-
-from suture.healing.boundary import Encode
-from suture.healing.vocabulary import Vocabulary
-from suture.server.errors import EngineError
-from suture.server.prompt.families import FimFamily
 
 ControlRole = Literal["bos", "pre", "suf", "mid", "rep", "sep", "user", "assistant"]
 TextRole = Literal["repository", "extra", "path", "header", "prefix", "suffix"]
@@ -37,19 +31,3 @@ class Part:
 def one_line(path: str, length: int = MAX_PATH) -> str:
     """The last `length` characters of a path or name, without line ends."""
     return re.sub(r"[\r\n]+", " ", path[-length:])
-
-
-def plain_text_only(encode: Encode, vocabulary: Vocabulary, family: FimFamily | None) -> Encode:
-    """`encode`, with `EngineError` raised where it makes a control token of plain text (F1).
-
-    A control token has no bytes, so it shows; a sentinel may be of a kind that has some.
-    """
-    sentinels = frozenset(family.sentinel_ids.values() if family else ())
-
-    def encode_plain(text_bytes: bytes) -> Sequence[int]:
-        ids = encode(text_bytes)
-        if not all(map(vocabulary.bytes_of, ids)) or not sentinels.isdisjoint(ids):
-            raise EngineError("the tokenizer took text of the request for a control token")
-        return ids
-
-    return encode_plain

@@ -9,6 +9,8 @@ sentinel its tail is kept as it is, which is how such models were trained: with 
 characters, not between tokens.
 
 F1  Control ids come from the family and the BOS rule only; the user's text is never parsed.
+S1  The space that SentencePiece reads before a text stands where a document begins only: not
+    before a suffix, a prefix that was cut off at its start, or text behind other text.
 F2  BOS stands first, exactly once, where the vocabulary wants one, and nowhere else.
 P1  Prompt and output fit into the context, and the prompt is never empty.
 """
@@ -33,7 +35,8 @@ from suture.server.prompt.budget import PromptBudget, extra_room, share_room
 from suture.server.prompt.extra import plan_extra
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.layouts import Layout, LayoutName, choose_layout
-from suture.server.prompt.parts import Part, plain_text_only
+from suture.server.prompt.parts import Part
+from suture.server.prompt.text_encoding import TextEncoding, text_encoding
 from suture.server.prompt.windows import (
     BYTES_PER_TOKEN,
     CursorWindows,
@@ -53,7 +56,8 @@ class PromptPlan:
     `kept_ids` is the whole prompt, control ids included, never empty. `pending` are the bytes
     that the generation must produce first and that are no output; `dropped_tokens` is how many
     tokens they were. `barriers` are positions in `kept_ids`, ascending. `level` is "recursive"
-    if there is anything to heal, else "none". At any of `stop_ids` the model has ended its text.
+    if there is anything to heal, else "none". At any of `stop_ids` or, in a hole, of
+    `stop_strings` the model has ended its text.
     `max_tokens` is as many as asked for, or as fit. `truncated` says that text of the request
     was left out. `segments` are the parts in order, as (role, number of tokens in `kept_ids`).
     `windows` are the texts at the cursor that the prompt shows, LF only, with the way back to
@@ -67,6 +71,7 @@ class PromptPlan:
     layout: LayoutName
     level: HealingLevel
     stop_ids: frozenset[int]
+    stop_strings: tuple[str, ...]
     max_tokens: int
     truncated: bool
     segments: tuple[tuple[str, int], ...]
@@ -86,17 +91,22 @@ def plan_prompt(
     `InfillUnsupported` for a hole that the model cannot fill, and `InvalidRequest` for a layout
     that it was not trained in or an empty prompt where it has no token to start a text with.
     """
-    encode = plain_text_only(encode, vocabulary, family)
-    layout = choose_layout(request, vocabulary, family, encode)
+    encoding = text_encoding(encode, vocabulary, family)
+    layout = choose_layout(request, vocabulary, family, encoding.inner)
     bos = _bos(vocabulary) or _separator(layout, vocabulary)
     n_fixed = len(bos) + layout.n_fixed
     room = budget.prompt_room(request.max_tokens, "latency" if request.infill else "context")
     if n_fixed > room:
         raise InvalidRequest(f"the context is too small: the prompt's frame takes {n_fixed} tokens")
-    prefix, suffix, windows = _fit(request, layout, room - n_fixed, encode, vocabulary)
-    left = extra_room(room, n_fixed + len(prefix.ids) + len(suffix.ids))
-    extra = plan_extra(request, windows.text, left, family, encode, vocabulary)
-    boundary = _boundary(request, layout, prefix, encode, vocabulary)
+    prefix, suffix, windows = _fit(request, layout, room - n_fixed, encoding, vocabulary)
+    inner = encode_window(prefix.window, encoding.inner) if encoding.has_dummy_space else prefix
+    n_used = n_fixed + max(len(prefix.ids), len(inner.ids)) + len(suffix.ids)
+    left = extra_room(room, n_used)
+    extra = plan_extra(request, windows.text, left, family, encoding, vocabulary)
+    if windows.prefix.truncated or not layout.begins_with_prefix(extra.parts):
+        boundary = _boundary(request, layout, inner, encoding.inner, vocabulary)
+    else:
+        boundary = _boundary(request, layout, prefix, encoding.opening, vocabulary)
     if windows.truncated:
         bos = _bos(vocabulary)
     parts = (*bos, *layout.parts(tuple(boundary.kept_ids), suffix.ids, extra.parts))
@@ -111,6 +121,7 @@ def plan_prompt(
         layout=layout.name,
         level="recursive" if boundary.pending else "none",
         stop_ids=vocabulary.eog_ids | (family.stop_ids if family else frozenset()),
+        stop_strings=family.stop_strings if family and layout.name != "plain" else (),
         max_tokens=budget.output_room(request.max_tokens, len(kept_ids), len(boundary.pending)),
         truncated=windows.truncated or extra.truncated,
         segments=tuple((part.role, len(part.ids)) for part in parts),
@@ -119,16 +130,21 @@ def plan_prompt(
 
 
 def _fit(
-    request: CompletionRequest, layout: Layout, room: int, encode: Encode, vocabulary: Vocabulary
+    request: CompletionRequest,
+    layout: Layout,
+    room: int,
+    encoding: TextEncoding,
+    vocabulary: Vocabulary,
 ) -> tuple[EncodedWindow, EncodedWindow, CursorWindows]:
     """The prefix and suffix that `room` tokens hold, encoded, and as the windows they are."""
     shown_suffix = request.suffix if layout.shows_suffix else ""
     clipped = cursor_windows(request.prefix, shown_suffix, room * BYTES_PER_TOKEN)
-    prefix = encode_window(clipped.prefix, encode)
-    suffix = encode_window(clipped.suffix, encode)
+    is_opening = layout.begins_with_prefix(()) and not clipped.prefix.truncated
+    prefix = encode_window(clipped.prefix, encoding.opening if is_opening else encoding.inner)
+    suffix = encode_window(clipped.suffix, encoding.inner)
     n_prefix, n_suffix = share_room(room, len(prefix.ids), len(suffix.ids))
-    prefix = trim_prefix(prefix, n_prefix, encode, vocabulary)
-    suffix = trim_suffix(suffix, n_suffix, encode, vocabulary)
+    prefix = trim_prefix(prefix, n_prefix, encoding.inner, vocabulary)
+    suffix = trim_suffix(suffix, n_suffix, encoding.inner, vocabulary)
     return prefix, suffix, CursorWindows(prefix.window, suffix.window, clipped.line_end)
 
 

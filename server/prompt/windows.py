@@ -119,7 +119,10 @@ def encode_window(window: Window, encode: Encode) -> EncodedWindow:
 def trim_prefix(
     encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
 ) -> EncodedWindow:
-    """The last whole lines that are at most `n_tokens` tokens."""
+    """The last whole lines that are at most `n_tokens` tokens of `encode`.
+
+    The whole window may be encoded otherwise: it may begin a document, and what is left does not.
+    """
     return _trim(encoded, n_tokens, encode, vocabulary, _cut_top)
 
 
@@ -138,8 +141,9 @@ def _trim(
 ) -> EncodedWindow:
     """Cut by the tokens' lengths, then measure again: half a token may be several."""
     while encoded.window.text and len(encoded.ids) > n_tokens:
-        lengths = (len(vocabulary.bytes_of(token_id)) for token_id in encoded.ids)
-        ends = list(accumulate(lengths, initial=0))
+        lengths = [len(vocabulary.bytes_of(token_id)) for token_id in encoded.ids]
+        has_dummy_space = sum(lengths) == len(encoded.window.text.encode()) + 1
+        ends = list(accumulate(lengths, initial=-1 if has_dummy_space else 0))
         encoded = encode_window(cut(encoded.window, ends, max(n_tokens, 0)), encode)
     return encoded
 
@@ -155,7 +159,7 @@ def _cut_top(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
 
 def _cut_bottom(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
     text_bytes = window.text.encode()
-    most = min(ends[n_tokens], len(text_bytes) - 1)
+    most = max(min(ends[n_tokens], len(text_bytes) - 1), 0)
     next_line = text_bytes.rfind(b"\n", 0, most) + 1
     while not next_line and _inside_character(text_bytes, most):
         most -= 1

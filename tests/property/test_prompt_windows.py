@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.toy_tokenizer import ToyTokenizer
 from suture.server.prompt.windows import (
+    EncodedWindow,
     Window,
     cursor_windows,
     encode_window,
@@ -126,3 +127,20 @@ def test_w4_no_window_is_over_its_tokens_whatever_the_words(text: str, n_tokens:
     for trimmed in (prefix, suffix):
         assert len(trimmed.ids) <= n_tokens
         assert list(trimmed.ids) == toy.encode(trimmed.window.text.encode())
+
+
+@given(TEXTS, SIZES)
+def test_w3_w4_a_space_read_before_the_whole_text_costs_no_line_of_it(
+    text: str, n_tokens: int
+) -> None:
+    toy = ToyTokenizer()
+    text = lf(text)
+    opening = EncodedWindow(Window(text, 0), tuple(toy.encode(b" " + text.encode())))
+    trimmed = trim_prefix(opening, n_tokens, toy.encode, toy.vocabulary)
+    n_first = len(opening.ids)
+
+    def fits(tail: str) -> bool:
+        return (n_first if tail == text != "" else len(tail.encode())) <= n_tokens
+
+    expected = slow_prefix(text, fits)
+    assert trimmed.window.text == expected

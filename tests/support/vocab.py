@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -146,13 +147,18 @@ def of_pieces(pieces: Sequence[bytes]) -> Vocabulary:
 
 
 def write_gguf(path: Path, pairs: dict[str, object], shapes: dict[str, tuple[int, ...]]) -> Path:
-    """A GGUF file with this metadata and these tensors' shapes, and no tensor data."""
+    """A GGUF file with this metadata and these tensors' shapes, in f32, and no tensor data.
+
+    The data belong behind the header, each tensor's at a multiple of 32 bytes.
+    """
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(shapes), len(pairs))]
     for key, value in pairs.items():
         parts += [_string(key.encode()), _value(value)]
+    offset = 0
     for name, shape in shapes.items():
         parts += [_string(name.encode()), struct.pack(f"<I{len(shape)}Q", len(shape), *shape)]
-        parts.append(struct.pack("<IQ", 0, 0))
+        parts.append(struct.pack("<IQ", 0, offset))
+        offset += -(-4 * math.prod(shape) // 32) * 32
     path.write_bytes(b"".join(parts))
     return path
 
@@ -179,6 +185,8 @@ def _array(values: list[object]) -> bytes:
     if values and isinstance(values[0], list):
         items = b"".join(_array(value) for value in values if isinstance(value, list))
         return struct.pack("<IQ", 9, len(values)) + items
+    if values and isinstance(values[0], float):
+        return struct.pack(f"<IQ{len(values)}f", 6, len(values), *values)
     return struct.pack(f"<IQ{len(values)}i", 5, len(values), *values)
 
 

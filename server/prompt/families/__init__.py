@@ -13,9 +13,9 @@ F1  Control ids in a prompt come from here only, whatever the user's text contai
 from suture.server.prompt.families.detection import (
     FimFamily,
     detect_family,
+    families_by_name,
     family_of_file,
     missing_sentinels,
-    spaced_family,
 )
 from suture.server.prompt.families.rows import (
     COMMENTED,
@@ -35,7 +35,7 @@ __all__ = [
     "RepositoryLayout",
     "Role",
     "detect_family",
+    "families_by_name",
     "family_of_file",
     "missing_sentinels",
-    "spaced_family",
 ]

@@ -52,7 +52,7 @@ class FimFamily:
     `sentinel_ids` are the ids by role, "pre" and "suf" always among them. A generation ends at any
     of `stop_ids`, the sentinels included: no middle holds one. `ambiguous` names all families that
     the model may be of, if that is not known for sure. Unless `verified`, the family's format is
-    known from memory only.
+    known from memory only. `stop_strings` end a middle like `stop_ids`.
     """
 
     name: str
@@ -62,6 +62,7 @@ class FimFamily:
     repository: RepositoryLayout = COMMENTED
     ambiguous: tuple[str, ...] = ()
     verified: bool = True
+    stop_strings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def detect_family(
     name, title = _letters(name), _letters(title)
     if _is_untrained(name) or _is_untrained(title):
         return None
-    matches = [match for match in _matches(vocabulary, rows) if not _is_spaced(match, vocabulary)]
+    matches = _matches(vocabulary, rows)
     known = (
         _of_name(matches, name)
         or _of_name(matches, title)
@@ -135,12 +136,14 @@ def missing_sentinels(
     )
 
 
-def spaced_family(vocabulary: Vocabulary, rows: Sequence[FamilyRow] = FAMILIES) -> str | None:
-    """The family whose sentinels are there but whose suffix cannot be encoded as it was trained."""
-    for match in _matches(vocabulary, rows):
-        if _is_spaced(match, vocabulary):
-            return match.row.name
-    return None
+def families_by_name(
+    vocabulary: Vocabulary, name: str, title: str = "", rows: Sequence[FamilyRow] = FAMILIES
+) -> tuple[str, ...]:
+    """The families that the model could be of if its name said so, which `name` does not."""
+    if _is_untrained(_letters(name)) or _is_untrained(_letters(title)):
+        return ()
+    matches = _matches(vocabulary, rows)
+    return tuple(match.row.name for match in matches if match.row.known_by == "name")
 
 
 def _letters(name: str) -> str:
@@ -161,10 +164,6 @@ def _matches(vocabulary: Vocabulary, rows: Sequence[FamilyRow]) -> list[_Match]:
         if len(ids) == len(found):
             matches.append(_Match(row, MappingProxyType(ids)))
     return matches
-
-
-def _is_spaced(match: _Match, vocabulary: Vocabulary) -> bool:
-    return match.row.space_prefixed and vocabulary.model == "llama"
 
 
 def _of_name(matches: Sequence[_Match], name: str) -> _Match | None:
@@ -233,7 +232,7 @@ def _resolve(match: _Match, vocabulary: Vocabulary) -> FimFamily:
             )
     if len(set(sentinel_ids.values())) < len(sentinel_ids):
         raise ModelError(f"the model's file gives one token two FIM roles: {sentinel_ids}")
-    stops = (vocabulary.special_id(text) for text in row.stops)
+    stops = (_stop_id(vocabulary, text) for text in row.stops)
     stop_ids = frozenset(
         (
             *sentinel_ids.values(),
@@ -249,4 +248,11 @@ def _resolve(match: _Match, vocabulary: Vocabulary) -> FimFamily:
         stop_ids,
         row.repository,
         verified=row.evidence == "source",
+        stop_strings=row.stop_strings,
     )
+
+
+def _stop_id(vocabulary: Vocabulary, text: str) -> int | None:
+    """The token that a family ends with. Converters leave some marked as ordinary text: ▁<EOT>."""
+    ordinary = vocabulary.ids_of(vocabulary.as_read(text.encode()))
+    return next(iter(ordinary), None) if (i := vocabulary.special_id(text)) is None else i

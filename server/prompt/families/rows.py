@@ -52,8 +52,8 @@ class FamilyRow:
     those that the vocabulary has. `names` are parts of model names, lower case letters, digits
     and dots only; `architectures` are GGUF's. `known_by` "name": without it the tokens say
     nothing, because untrained models have them too. `evidence` "memory": no source for the order
-    was found, and no file to test it on. `space_prefixed`: its SentencePiece tokenizer puts a
-    space before every text, and the family was trained without one before the suffix.
+    was found, and no file to test it on. `stop_strings` end the middle as `stops` do, in text:
+    with them the family goes on to another file.
     """
 
     name: str
@@ -65,7 +65,7 @@ class FamilyRow:
     repository: RepositoryLayout = COMMENTED
     known_by: KnownBy = "tokens"
     evidence: Evidence = "source"
-    space_prefixed: bool = False
+    stop_strings: tuple[str, ...] = ()
 
 
 def _roles(
@@ -165,7 +165,6 @@ FAMILIES: tuple[FamilyRow, ...] = (
         sentinels=_roles("▁<PRE>", "▁<SUF>", "▁<MID>"),
         stops=("▁<EOT>", "<EOT>", "</s>"),
         names=("codellama",),
-        space_prefixed=True,
     ),
     # Also DeepSeek-Coder-V2 and V4, whose instruction-tuned models fill holes badly.
     FamilyRow(
@@ -186,7 +185,17 @@ FAMILIES: tuple[FamilyRow, ...] = (
             title="+++++ ", first_separated=False, separator="\n", inside_prefix=True
         ),
         known_by="name",
-        space_prefixed=True,
+        stop_strings=("\n+++++ ",),
+    ),
+    # Said to fill holes "reasonably"; its makers do not say that it was trained to.
+    FamilyRow(
+        name="mistral-7b",
+        order="spm",
+        sentinels=_roles("[PREFIX]", "[SUFFIX]", None),
+        stops=("</s>",),
+        names=("mistral7b",),
+        known_by="name",
+        evidence="memory",
     ),
     FamilyRow(
         name="codegemma",

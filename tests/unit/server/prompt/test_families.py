@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
-from support.vocab import sentencepiece_like, write_gguf
+from support.vocab import write_gguf
 from suture.healing.vocabulary import TokenKind, Vocabulary
 from suture.server.commands.doctor import describe_vocabulary
 from suture.server.errors import InfillUnsupported, InvalidRequest, ModelError
@@ -24,11 +24,10 @@ from suture.server.prompt.families import (
     RepositoryLayout,
     Role,
     detect_family,
+    families_by_name,
     family_of_file,
     missing_sentinels,
-    spaced_family,
 )
-from suture.server.prompt.layouts import choose_layout
 from suture.server.prompt.plan import plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
 
@@ -239,26 +238,45 @@ def test_models_that_have_tokens_but_were_not_trained_have_no_family(name: str) 
     assert detect_family(toy.vocabulary, name) is None  # ollama#8320
 
 
-def test_a_suffix_that_gets_a_space_of_the_tokenizers_is_refused_with_the_reason() -> None:
+def test_a_tokenizer_that_nothing_keeps_from_putting_a_space_before_a_suffix_is_refused() -> None:
+    vocabulary = Vocabulary([b" ", b"x", b" x", b"xx"], model="llama", bos_id=0)
+    family = FimFamily("codegemma", "psm", {"pre": 1, "suf": 2, "mid": 0}, frozenset())
+
+    def encode(text_bytes: bytes) -> list[int]:
+        return [2, *[1] * (len(text_bytes) - 1)]
+
+    with pytest.raises(InfillUnsupported, match="family codegemma, but its tokenizer puts a space"):
+        plan_prompt(HOLE, vocabulary, family, encode, PromptBudget(1024, 1000))
+    plain = plan_prompt(CompletionRequest("x"), vocabulary, None, encode, PromptBudget(1024, 1000))
+    assert plain.pending == b" x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop_ids"), [(TokenKind.CONTROL, {1, 2, 3, 4}), (TokenKind.NORMAL, {1, 2, 3, 4})]
+)
+def test_an_end_text_counts_also_where_the_file_marks_it_as_ordinary(
+    kind: TokenKind, stop_ids: set[int]
+) -> None:
+    texts = ["x", "▁<PRE>", "▁<SUF>", "▁<MID>", "▁<EOT>"]
     vocabulary = Vocabulary(
-        [b"x", b"", b"", b""],
-        kinds=[TokenKind.NORMAL, *[TokenKind.CONTROL] * 3],
-        texts=["x", "▁<PRE>", "▁<SUF>", "▁<MID>"],
+        [b"x", b"", b"", b"", b" <EOT>"],
+        kinds=[TokenKind.NORMAL, *[TokenKind.CONTROL] * 3, kind],
+        texts=texts,
         model="llama",
     )
-    assert detect_family(vocabulary, "codellama-7b") is None
-    assert spaced_family(vocabulary) == "codellama"
-    with pytest.raises(InfillUnsupported, match="family codellama, but its tokenizer puts a space"):
-        choose_layout(HOLE, vocabulary, None, list)
+    family = detect_family(vocabulary, "codellama-7b")
+    assert family is not None and family.stop_ids == stop_ids
 
 
-def test_a_tokenizer_that_puts_a_space_before_every_text_is_noticed_whatever_the_family() -> None:
-    vocabulary, encode = sentencepiece_like()
-    family = FimFamily("codegemma", "psm", {"pre": 1, "suf": 2, "mid": 0}, frozenset())
-    with pytest.raises(InfillUnsupported, match="family codegemma, but its tokenizer puts a space"):
-        choose_layout(HOLE, vocabulary, family, encode)
-    unspaced = choose_layout(HOLE, vocabulary, family, lambda text: encode(text)[1:] or [0])
-    assert unspaced.name == "psm"
+def test_only_codestral_goes_on_to_another_file_in_text() -> None:
+    assert {row.name: row.stop_strings for row in FAMILIES if row.stop_strings} == {
+        "codestral": ("\n+++++ ",)
+    }
+    toy = ToyTokenizer(controls=("[PREFIX]", "[SUFFIX]"))
+    family = detect_family(toy.vocabulary, "codestral-22b")
+    for request, stops in [(HOLE, ("\n+++++ ",)), (CompletionRequest("a"), ())]:
+        plan = plan_prompt(request, toy.vocabulary, family, toy.encode, PromptBudget(1024, 1000))
+        assert plan.stop_strings == stops
 
 
 def test_p1_a_header_that_the_context_cannot_hold_is_an_error_and_a_long_path_is_cut() -> None:
@@ -384,9 +402,19 @@ def test_the_doctor_says_how_sure_a_family_is(
     assert re.match(said, str(describe_vocabulary(name, path)))
 
 
-def test_the_doctor_says_that_a_tokenizers_spaces_are_in_the_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("codestral-22b", "ok      .*fills in the middle as codestral\n"),
+        ("Mistral-7B-v0.3", "note    .*as mistral-7b in spm order: unverified"),
+        ("model", "note    .*left to right only: ambiguous, its tokens fit codestral, mistral-7b,"),
+    ],
+)
+def test_the_doctor_says_which_of_mistrals_models_it_takes_a_file_for(
+    name: str, said: str, tmp_path: Path
+) -> None:
     path = write_gguf(
-        tmp_path / "codestral-22b.gguf",
+        tmp_path / f"{name}.gguf",
         {
             "general.architecture": "llama",
             "tokenizer.ggml.model": "llama",
@@ -395,5 +423,12 @@ def test_the_doctor_says_that_a_tokenizers_spaces_are_in_the_way(tmp_path: Path)
         },
         {},
     )
-    said = str(describe_vocabulary("codestral-22b", path))
-    assert "left to right only, since codestral is not supported with this tokenizer" in said
+    assert re.match(said, str(describe_vocabulary(name, path)))
+
+
+def test_a_model_that_was_not_trained_fits_no_family_by_name() -> None:
+    toy = ToyTokenizer(controls=("[PREFIX]", "[SUFFIX]"))
+    assert families_by_name(toy.vocabulary, "model") == ("codestral", "mistral-7b")
+    assert families_by_name(toy.vocabulary, "yi-coder") == ()
+    assert families_by_name(toy.vocabulary, "model", "Yi Coder 9B") == ()
+    assert families_by_name(ToyTokenizer().vocabulary, "model") == ()

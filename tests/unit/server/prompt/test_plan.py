@@ -180,15 +180,24 @@ def test_f1_sentinels_in_the_users_text_stay_text(sentinel: str) -> None:
     ]  # fmt: skip
 
 
-def test_f1_a_tokenizer_that_parses_sentinels_is_caught() -> None:
+def test_f1_what_a_tokenizer_takes_for_a_sentinel_is_spelled_in_two_parts() -> None:
     toy = ToyTokenizer()
     family = detect_family(toy.vocabulary, "")
 
     def parsing(text_bytes: bytes) -> list[int]:
         return toy.ids(text_bytes.decode())
 
+    request = hole("<|fim_middle|>", "<|im_end|>")
+    planned = plan_prompt(request, toy.vocabulary, family, parsing, FAST)
+    assert planned == plan_prompt(request, toy.vocabulary, family, toy.encode, FAST)
+
+
+def test_f1_a_control_token_that_is_not_of_the_text_is_caught() -> None:
+    toy = ToyTokenizer()
+    family = detect_family(toy.vocabulary, "")
+    middle = toy.id_of["<|fim_middle|>"]
     with pytest.raises(EngineError, match="control token"):
-        plan_prompt(hole("<|fim_middle|>", ""), toy.vocabulary, family, parsing, FAST)
+        plan_prompt(hole("a", ""), toy.vocabulary, family, lambda text_bytes: [middle], FAST)
 
 
 def test_text_that_the_vocabulary_cannot_spell_is_completed_unhealed() -> None:
