@@ -488,6 +488,8 @@ def _without_blanks(window: _Window, text: str) -> Generator[list[_Span], list[s
 
 def _rest(window: _Window) -> Generator[list[_Span], list[str], tuple[str, int]]:
     """What was not sent of a window that gets no more tokens, and how many resyncs that took."""
+    if not window.holds:
+        return "", 0
     context_text, text = yield [window.context, window.ids]
     growth = window.growth(context_text, text)
     if growth or not window.unread:

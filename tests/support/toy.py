@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from suture.healing import TokenKind, TokenTransducer, Vocabulary
+from suture.healing import Encode, TokenKind, TokenTransducer, Vocabulary
+from suture.server.codec import Choice, Codec
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.protocol import Engine
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
@@ -53,9 +55,13 @@ def toy_budget(n_ctx: int = 4096) -> PromptBudget:
     return PromptBudget(n_ctx, prefill_tokens_per_s=1e6)
 
 
+def toy_codec(encode: Encode) -> Codec:
+    return Codec(encode, Choice("llama", "it is a toy"), Choice("bytes", "it is a toy"))
+
+
 def toy_generation(request: CompletionRequest, engine: Engine) -> Generation:
     vocabulary = engine.vocabulary
     family = detect_family(vocabulary, "toy")
     plan = plan_prompt(request, vocabulary, family, engine.encode, toy_budget(engine.n_ctx))
     transducer = TokenTransducer(vocabulary, stop_strings(request, plan), special_tokens(request))
-    return Generation(request, plan, vocabulary, transducer)
+    return Generation(request, plan, vocabulary, byte_stream(request, plan, transducer))
