@@ -23,7 +23,7 @@ from suture.healing import (
     first_difference,
     tokenizer_from_gguf,
 )
-from suture.healing.pretokenizer import pattern_of
+from suture.healing.pretokenizer import Pretokenizer, pattern_of
 from suture.server.errors import SetupError
 
 TokenizerName = Literal["tiktoken", "llama"]
@@ -163,9 +163,11 @@ def _no_tiktoken(vocabulary: Vocabulary) -> str | None:
     """Why tiktoken cannot stand in for a vocabulary of this kind."""
     if vocabulary.model != "gpt2":
         return "its vocabulary is not byte-level"
-    if pattern_of(vocabulary.pretokenizer) is None:
-        family = vocabulary.pretokenizer
-        return f"its family, {family}, splits by several expressions or ones not known"
+    family = vocabulary.pretokenizer
+    if not Pretokenizer(family).known:
+        return f"its family, {family}, is not known"
+    if pattern_of(family) is None:
+        return f"no one expression splits text as its family, {family}, does"
     return None
 
 

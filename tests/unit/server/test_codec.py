@@ -118,7 +118,7 @@ def test_control_tokens_taken_as_such_have_to_agree_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "told"),
     [
-        ("falcon", "its family, falcon, splits by several expressions or ones not known"),
+        ("falcon", "no one expression splits text as its family, falcon, does"),
         ("qwen2", "its ids or marked tokens are not in tiktoken's order"),
     ],
 )
@@ -129,6 +129,14 @@ def test_without_an_encoding_the_reason_is_told(family: str, told: str) -> None:
     assert auto(own).tokenizer.why == told
     with pytest.raises(SetupError, match=told):
         choose_codec("tiktoken", "auto", vocabulary, own, None)
+
+
+def test_a_family_that_is_not_known_is_not_tried() -> None:
+    vocabulary = Vocabulary([bytes([byte]) for byte in range(256)], pretokenizer="brand-new")
+
+    assert read_tiktoken("auto", Path("not read"), vocabulary) is None
+    codec = auto(Own(vocabulary, list))
+    assert codec.tokenizer.why == "its family, brand-new, is not known"
 
 
 def test_sentencepiece_is_not_even_tried() -> None:
