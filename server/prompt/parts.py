@@ -42,13 +42,15 @@ def one_line(path: str, length: int = MAX_PATH) -> str:
 def plain_text_only(encode: Encode, vocabulary: Vocabulary, family: FimFamily | None) -> Encode:
     """`encode`, with `EngineError` raised where it makes a control token of plain text (F1).
 
-    A control token has no bytes, so it shows; a sentinel may be of a kind that has some.
+    A sentinel may be of another kind. The unknown token is none: it stands for text of the user
+    that the vocabulary cannot spell.
     """
     sentinels = frozenset(family.sentinel_ids.values() if family else ())
+    forbidden = vocabulary.control_ids | sentinels
 
     def encode_plain(text_bytes: bytes) -> Sequence[int]:
         ids = encode(text_bytes)
-        if not all(map(vocabulary.bytes_of, ids)) or not sentinels.isdisjoint(ids):
+        if not forbidden.isdisjoint(ids):
             raise EngineError("the tokenizer took text of the request for a control token")
         return ids
 

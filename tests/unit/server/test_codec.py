@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from support.toy import toy_budget
 from support.vocab import byte_level, sentencepiece_like, write_gguf
-from suture.healing import Encode, TiktokenTokenizer, Vocabulary, tokenizer_from_gguf
+from suture.healing import (
+    Encode,
+    TiktokenTokenizer,
+    TokenKind,
+    Vocabulary,
+    tokenizer_from_gguf,
+)
 from suture.healing.pieces import byte_level_alphabet
 from suture.server.codec import (
     MAX_TIKTOKEN_BYTES,
@@ -20,7 +29,12 @@ from suture.server.codec import (
     lossy_probe,
     read_tiktoken,
 )
+from suture.server.completion import Completions, LoadedModel
+from suture.server.engine.protocol import Logits
+from suture.server.engine.scheduler import Scheduler
+from suture.server.engine.scripted import ScriptedEngine
 from suture.server.errors import SetupError
+from suture.server.request import CompletionChunk, CompletionRequest
 
 
 @dataclass(frozen=True)
@@ -199,3 +213,40 @@ def test_the_probes_say_what_they_are_for() -> None:
     for needle in ("\r\n", "\ufffd", "\u200d", "<|fim_middle|>", "e\u0301", "\t", "'ll", "1234"):
         assert needle in text
     assert len(text.encode()) < 4096
+
+
+def test_text_without_tokens_is_planned_for_and_completed_unhealed() -> None:
+    """SentencePiece without byte fallback: what it cannot spell is the unknown token."""
+    pieces = [b"<unk>", b"</s>", *(bytes([byte]) for byte in range(128))]
+    kinds = [TokenKind.UNKNOWN, TokenKind.CONTROL] + [TokenKind.NORMAL] * 128
+    vocabulary = Vocabulary(pieces, kinds=kinds, eos_id=1, eog_ids=frozenset({1}), model="llama")
+
+    def encode(text: bytes) -> list[int]:
+        return [2 + ord(c) if c.isascii() else 0 for c in text.decode()]
+
+    def next_token(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(vocabulary.n_vocab, np.float32)
+        row[2 + ord("!") if tokens.count(2 + ord("!")) < 3 else 1] = 1.0
+        return row
+
+    own = Own(vocabulary, encode)
+    model = LoadedModel(
+        ScriptedEngine(vocabulary, encode, next_token), None, toy_budget(), auto(own)
+    )
+
+    async def run() -> list[CompletionChunk]:
+        scheduler = Scheduler(lambda: model.engine)
+        scheduler.start()
+        scheduler.wait_ready(20)
+        completions = Completions(scheduler)
+        try:
+            asked = completions.complete(CompletionRequest("é ab"), model)
+            return [chunk async for chunk in asked]
+        finally:
+            completions.close()
+            scheduler.close()
+
+    chunks = asyncio.run(run())
+    result = chunks[-1].result
+    assert "".join(chunk.text for chunk in chunks) == "!!!"
+    assert result is not None and (result.finish, result.healing.level) == ("eos", "none")
