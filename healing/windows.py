@@ -27,6 +27,8 @@ W6   a token outside the vocabulary, or one that cannot be decoded, is an error 
 W7   in batches every text is what it is alone.
 W8   stop strings: no more is held than the longest tail of the text released that begins one.
 W9   `restore` puts back any earlier state.
+W10  healed text is skipped exactly, and stop strings complete before the `min_tokens`-th new token
+     do not count: as in the byte path, for well-formed text.
 """
 
 from __future__ import annotations
@@ -160,15 +162,21 @@ class WindowSnapshot:
     stop_held: bytes
     stop: int
     ended: bool
-    counters: tuple[int, int, int, int, int]
+    held: str
+    n_skip: int
+    n_tokens: int
+    n_early: int
+    counters: tuple[int, int, int, int, int, int]
 
 
 class WindowDetokenizer:
     """One text being generated after `prompt_ids`, over a tokenizer's own `decode`.
 
-    Used as `Detokenizer` is. It knows no healed bytes: healing needs bytes that can be joined.
-    `on_incomplete` says whether `flush` keeps the U+FFFD that the text ends in; dropped are
-    literal ones too, where they were still held.
+    Used as `Detokenizer` is. `skip_bytes` of the text come first and are not shown: the healed
+    ones, and where the prompt ends inside a character, those of it that the prompt has. Stop
+    strings complete before the `min_tokens`-th new token do not count; tokens that only repeat
+    skipped text are not new. `on_incomplete` says whether `flush` keeps the U+FFFD that the text
+    ends in; dropped are literal ones too, where they were still held.
     """
 
     def __init__(
@@ -177,6 +185,8 @@ class WindowDetokenizer:
         prompt_ids: Sequence[int] = (),
         *,
         stops: StopSet | None = None,
+        skip_bytes: int = 0,
+        min_tokens: int = 0,
         include_stop: OnStop = OnStop.EXCLUDE,
         on_incomplete: Literal["replace", "drop"] = "replace",
     ) -> None:
@@ -184,6 +194,7 @@ class WindowDetokenizer:
         self._stops = StopSet(()) if stops is None else stops
         self._include_stop = include_stop
         self._on_incomplete = on_incomplete
+        self._min_tokens = min_tokens
         special_ids = decoding.special_ids
         context = [i for i in prompt_ids[-_PROMPT_TOKENS:] if i not in special_ids]
         self._window = _Window(tuple(context[-_CONTEXT_TOKENS:]), is_prompt=True)
@@ -191,8 +202,14 @@ class WindowDetokenizer:
         self._stop_held = b""
         self._stop = -1
         self._ended = False
+        # Text read and not released; of it `_n_early` bytes came before stop strings counted.
+        self._held = ""
+        self._n_early = 0
+        self._n_skip = skip_bytes
+        self._n_tokens = 0
         self.held_steps = 0
         self.held_max_tokens = 0
+        self.held_max_bytes = 0
         self.resyncs = 0
         self.text_bytes = 0
         self.text_utf16 = 0
@@ -231,61 +248,108 @@ class WindowDetokenizer:
 
     def snapshot(self) -> WindowSnapshot:
         """The present state, cheap to take and to keep."""
-        held = (self.held_steps, self.held_max_tokens)
-        counters = (*held, self.resyncs, self.text_bytes, self.text_utf16)
+        held = (self.held_steps, self.held_max_tokens, self.held_max_bytes)
         return WindowSnapshot(
-            self._window, self._node, self._stop_held, self._stop, self._ended, counters
+            self._window,
+            self._node,
+            self._stop_held,
+            self._stop,
+            self._ended,
+            self._held,
+            self._n_skip,
+            self._n_tokens,
+            self._n_early,
+            (*held, self.resyncs, self.text_bytes, self.text_utf16),
         )
 
     def restore(self, snapshot: WindowSnapshot) -> None:
         """Puts back the state of a snapshot of this detokenizer, as if nothing had come since."""
         self._window, self._node = snapshot.window, snapshot.node
         self._stop_held, self._stop = snapshot.stop_held, snapshot.stop
-        self._ended = snapshot.ended
-        self.held_steps, self.held_max_tokens = snapshot.counters[:2]
-        self.resyncs, self.text_bytes, self.text_utf16 = snapshot.counters[2:]
+        self._ended, self._held = snapshot.ended, snapshot.held
+        self._n_skip, self._n_tokens = snapshot.n_skip, snapshot.n_tokens
+        self._n_early = snapshot.n_early
+        self.held_steps, self.held_max_tokens, self.held_max_bytes = snapshot.counters[:3]
+        self.resyncs, self.text_bytes, self.text_utf16 = snapshot.counters[3:]
 
     def _feed(self, token_id: int) -> _Steps:
         if self._ended:
             return ""
         if not 0 <= token_id < self._decoding.n_vocab:
             raise IndexError(f"token {token_id} is outside the vocabulary")
-        text = ""
-        if token_id not in self._decoding.special_ids:
-            # Nothing is changed before the last call to decode, which may fail.
-            window, text, n_resyncs = yield from _release(self._window.reading(token_id))
-            self._window = window
-            self.resyncs += n_resyncs
-        text = self._match_stops(text)
-        if self._window.holds or self._stop_held:
-            self.held_steps += 1
-            self.held_max_tokens = max(self.held_max_tokens, self.held_tokens)
+        if token_id in self._decoding.special_ids:
+            return self._take(_Release(self._window, held=self._held), is_new=True)
+        # Nothing is changed before the last call to decode, which may fail.
+        release = yield from _release(self._window.reading(token_id))
+        return self._take(release, is_new=self._goes_on(release))
+
+    def _goes_on(self, release: _Release) -> bool:
+        """Whether the text read so far is more than what is skipped."""
+        if not self._n_skip:
+            return True
+        n_read = len((release.text + release.held.rstrip(_REPLACEMENT)).encode())
+        # Skipped text ends with a character, so one that is unfinished there is new.
+        is_unfinished = release.held.endswith(_REPLACEMENT)
+        return n_read > self._n_skip or (n_read == self._n_skip and is_unfinished)
+
+    def _take(self, release: _Release, *, is_new: bool) -> str:
+        """Makes the release the present state; returns what of its text is sent."""
+        self._window, self._held = release.window, release.held
+        self.resyncs += release.n_resyncs
+        self._n_tokens += is_new
+        text = self._match_stops(self._skip(release.text))
+        if self._is_early:
+            self._n_early = max(0, len(self._held.rstrip(_REPLACEMENT).encode()) - self._n_skip)
+        if is_new and (self._window.holds or self._stop_held):
+            self._note_held()
         return text
+
+    def _skip(self, text: str) -> str:
+        if not self._n_skip:
+            return text
+        read = text.encode()
+        n_skipped = min(len(read), self._n_skip)
+        self._n_skip -= n_skipped
+        return read[n_skipped:].decode("utf-8", "replace")
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether stop strings do not count yet."""
+        return self._n_tokens < self._min_tokens
+
+    def _note_held(self) -> None:
+        n_held = max(0, len(self._held.encode()) - self._n_skip) + len(self._stop_held)
+        self.held_steps += 1
+        self.held_max_tokens = max(self.held_max_tokens, self.held_tokens)
+        self.held_max_bytes = max(self.held_max_bytes, n_held)
 
     def _flush(self) -> _Steps:
         if self._ended:
             return ""
         text, n_resyncs = yield from _rest(self._window)
         self.resyncs += n_resyncs
+        if not self._n_tokens:
+            text = ""  # All that came was to be skipped, an unfinished character perhaps.
         if self._on_incomplete == "drop":
             text = text.rstrip(_REPLACEMENT)
-        text = self._match_stops(text)
+        text = self._match_stops(self._skip(text))
         rest = self._stop_held.decode()
         self._count(rest)
         self._end()
         return text + rest
 
     def _match_stops(self, text: str) -> str:
-        """Holds back what may begin a stop string, and ends the text at the first complete one."""
+        """Holds back what may begin a stop string, and ends the text at the first that counts."""
         if not self._stops.stops:
             self._count(text)
             return text
         stops, node, excludes = self._stops, self._node, self._include_stop is OnStop.EXCLUDE
         read = self._stop_held + text.encode()
+        n_before = len(self._stop_held) + self._take_early(len(read) - len(self._stop_held))
         n_sent = 0
         for end in range(len(self._stop_held) + 1, len(read) + 1):
             node = stops.rows[node][read[end - 1]]
-            if stops.completed[node] >= 0:
+            if end > n_before and stops.completed[node] >= 0:
                 self._stop = stops.completed[node]
                 n_sent = end - (stops.lengths[self._stop] if excludes else 0)
                 self._end()
@@ -297,12 +361,21 @@ class WindowDetokenizer:
         self._count(sent)
         return sent
 
+    def _take_early(self, n_bytes: int) -> int:
+        """How many of the next bytes of text came before stop strings counted."""
+        if self._is_early:
+            return n_bytes
+        n_early = min(n_bytes, self._n_early)
+        self._n_early -= n_early
+        return n_early
+
     def _count(self, text: str) -> None:
         self.text_bytes += len(text.encode())
         self.text_utf16 += len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
     def _end(self) -> None:
-        self._window, self._stop_held, self._ended = _Window(()), b"", True
+        self._window, self._held, self._stop_held = _Window(()), "", b""
+        self._ended = True
 
 
 def feed_batch(
@@ -361,23 +434,30 @@ def _run(steps: _Steps, decode: Decode) -> str:
         return text
 
 
-_Release: TypeAlias = tuple[_Window, str, int]
+class _Release(NamedTuple):
+    """What reading a token comes to: the window after it, the text to send, and what is read but
+    held, with U+FFFD at its end for what may be unfinished."""
+
+    window: _Window
+    text: str = ""
+    held: str = ""
+    n_resyncs: int = 0
 
 
 def _release(window: _Window) -> Generator[list[_Span], list[str], _Release]:
-    """The window after its last token, the text released, and how many resyncs that took."""
+    """What comes of the window's last token."""
     context_text, text = yield [window.context, window.ids]
     growth = window.growth(context_text, text)
     if not text.endswith(_REPLACEMENT):
         if growth:
-            return window.advance(), growth, 0
+            return _Release(window.advance(), growth)
         if growth is None and len(text) > window.n_sent(context_text):
             return (yield from _resynchronise(window, context_text))
     if len(window.unread) < MAX_UNREAD:
-        return window, "", 0
+        return _Release(window, held=growth or "")
     kept = yield from _without_blanks(window, text)
     if len(kept) < len(window.unread):
-        return window._replace(unread=kept), "", 0
+        return _Release(window._replace(unread=kept), held=growth or "")
     if not growth:
         return (yield from _resynchronise(window, context_text))
     return _send_most(window, growth, 0)
@@ -394,7 +474,8 @@ def _resynchronise(
 def _send_most(window: _Window, text: str, n_resyncs: int) -> _Release:
     """Sends `text` but for U+FFFD at its end that may yet become a character."""
     n_unsent = min(_UNFINISHED_CHARS, len(text) - len(text.rstrip(_REPLACEMENT)))
-    return window.advance(n_unsent), text[: len(text) - n_unsent], n_resyncs
+    n_sent = len(text) - n_unsent
+    return _Release(window.advance(n_unsent), text[:n_sent], text[n_sent:], n_resyncs)
 
 
 def _without_blanks(window: _Window, text: str) -> Generator[list[_Span], list[str], _Span]:
@@ -407,6 +488,8 @@ def _without_blanks(window: _Window, text: str) -> Generator[list[_Span], list[s
 
 def _rest(window: _Window) -> Generator[list[_Span], list[str], tuple[str, int]]:
     """What was not sent of a window that gets no more tokens, and how many resyncs that took."""
+    if not window.holds:
+        return "", 0
     context_text, text = yield [window.context, window.ids]
     growth = window.growth(context_text, text)
     if growth or not window.unread:

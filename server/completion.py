@@ -6,18 +6,21 @@ import asyncio
 import collections
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from suture.healing import TokenTransducer, Vocabulary
+from suture.healing.stops import StopSet
+from suture.server.codec import Codec
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
 from suture.server.encoding import EncodingThread
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.errors import SutureError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
-from suture.server.prompt.plan import plan_prompt
+from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.sessions import Sessions
 
@@ -33,6 +36,7 @@ class LoadedModel:
     engine: Engine
     family: FimFamily | None
     budget: PromptBudget
+    codec: Codec
 
 
 class Completions:
@@ -88,12 +92,20 @@ class Completions:
 
     def _generation(self, request: CompletionRequest, model: LoadedModel) -> Generation:
         """Plan the prompt and build what the loop needs; on the encoding thread."""
-        engine = model.engine
-        plan = plan_prompt(request, engine.vocabulary, model.family, engine.encode, model.budget)
-        transducer = self._transducers.get(
-            engine.vocabulary, stop_strings(request, plan), special_tokens(request)
-        )
-        return Generation(request, plan, engine.vocabulary, transducer)
+        vocabulary, codec = model.engine.vocabulary, model.codec
+        if not codec.heals:
+            request = replace(request, healing="off")
+        plan = plan_prompt(request, vocabulary, model.family, codec.encode, model.budget)
+        return Generation(request, plan, vocabulary, self._text_stream(request, plan, model))
+
+    def _text_stream(
+        self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel
+    ) -> TextStream:
+        stops, special = stop_strings(request, plan), special_tokens(request)
+        vocabulary, windows = model.engine.vocabulary, model.codec.windows
+        if windows is None:
+            return byte_stream(request, plan, self._transducers.get(vocabulary, stops, special))
+        return window_stream(request, plan, vocabulary, windows[special], StopSet(stops))
 
     def _arrives_in_time(self, request: CompletionRequest) -> bool:
         """Whether no newer request of its session has come; what runs for an older one ends."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from suture.healing import read_metadata
+from suture.healing import TiktokenTokenizer, read_metadata
+from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
-from suture.server.engine.llama import LlamaEngine
+from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
@@ -104,22 +106,29 @@ class LocalCompleter:
     def _load(self) -> LlamaEngine:
         """Load, warm up and measure; on the engine's thread."""
         settings = self._settings
-        engine = LlamaEngine(
-            self._path,
-            n_threads=settings.threads or best_thread_count(),
-            n_ctx=settings.ctx,
-            n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
-            on_progress=lambda share: not self._scheduler.is_closed,
-        )
+        vocabulary = read_vocabulary(self._path)
+        # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
+        with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
+            fast = beside.submit(read_tiktoken, settings.tokenizer, self._path, vocabulary)
+            engine = LlamaEngine(
+                self._path,
+                n_threads=settings.threads or best_thread_count(),
+                n_ctx=settings.ctx,
+                n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
+                on_progress=lambda share: not self._scheduler.is_closed,
+                vocabulary=vocabulary,
+            )
         try:
-            self._loaded = self._measure(engine)
+            self._loaded = self._measure(engine, fast.result())
         except BaseException:
             engine.close()
             raise
         return engine
 
-    def _measure(self, engine: LlamaEngine) -> LoadedModel:
+    def _measure(self, engine: LlamaEngine, fast: TiktokenTokenizer | None) -> LoadedModel:
         """Find out what the model can do and how fast it is here."""
+        wanted = self._settings.tokenizer, self._settings.detokenizer
+        codec = choose_codec(*wanted, engine.vocabulary, engine, fast)
         family = family_of_file(engine.vocabulary, self._name, read_metadata(self._path))
         speed = measure_prefill(engine)
         budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
@@ -132,8 +141,10 @@ class LocalCompleter:
             size_bytes=engine.size_bytes,
             fim=family is not None,
             family=family.name if family is not None else None,
+            tokenizer=codec.tokenizer,
+            detokenizer=codec.detokenizer,
         )
-        return LoadedModel(engine, family, budget)
+        return LoadedModel(engine, family, budget, codec)
 
 
 def build_completer(settings: Settings) -> LocalCompleter:

@@ -84,6 +84,8 @@ class Settings(BaseModel):
     healing: Healing = "exact"
     give_back: GiveBack = "stable"
     layout: Layout = "auto"
+    tokenizer: Literal["auto", "tiktoken", "llama"] = "auto"
+    detokenizer: Literal["auto", "bytes", "window"] = "auto"
     stream_interval: Annotated[int, Field(ge=1, le=1024)] = 1
     api_key_file: UserPath | None = None
     tls_cert: UserPath | None = None

@@ -67,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "healing",
         "give_back",
         "layout",
+        "tokenizer",
+        "detokenizer",
         "ctx",
         "threads",
         "api_key_file",

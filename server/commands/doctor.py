@@ -17,12 +17,14 @@ from typing import Literal
 
 from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary, read_metadata
 from suture.server.client import Absent, Suture
+from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.commands import exits
 from suture.server.commands.complete import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import catalog_of
 from suture.server.engine import libllama
 from suture.server.engine.threads import best_thread_count
+from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.store import list_models
 from suture.server.prompt.families import FimFamily, families_by_name, family_of_file
@@ -47,7 +49,18 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, "model", "models", "host", "port", "threads", "api_key_file", "tls_cert")
+    add_settings(
+        parser,
+        "model",
+        "models",
+        "host",
+        "port",
+        "threads",
+        "tokenizer",
+        "detokenizer",
+        "api_key_file",
+        "tls_cert",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,6 +142,8 @@ def _model(settings: Settings) -> Iterator[Finding]:
     path = Path(str(listed[name]["path"] if name in listed else name)).expanduser()
     try:
         yield describe_vocabulary(name, path)
+        if libllama.installed_version() is not None:
+            yield describe_codec(settings, path)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
         yield Finding("problem", f"model {name}: {error}", "suture models lists those known")
 
@@ -149,6 +164,22 @@ def describe_vocabulary(name: str, path: Path) -> Finding:
     else:
         kind, fills = _family(family)
     return Finding(kind, f"{model}, {fills}\n        {path}")
+
+
+def describe_codec(settings: Settings, path: Path) -> Finding:
+    """What `serve` would make tokens of text with, and text of tokens. Reads no weights."""
+    vocabulary = Vocabulary.from_gguf(path)
+    own = LlamaTokenizer(path)
+    try:
+        fast = read_tiktoken(settings.tokenizer, path, vocabulary)
+        wanted = settings.tokenizer, settings.detokenizer
+        codec = choose_codec(*wanted, vocabulary, own, fast)
+    except SetupError as error:
+        return Finding("problem", str(error), "leave the flag or setting out")
+    finally:
+        own.close()
+    text = f"tokenizer: {codec.tokenizer}\n        detokenizer: {codec.detokenizer}"
+    return Finding("ok" if codec.heals else "note", text)
 
 
 def _family(family: FimFamily) -> tuple[Literal["ok", "note"], str]:

@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "healing",
         "give_back",
         "layout",
+        "tokenizer",
+        "detokenizer",
         "stream_interval",
         "api_key_file",
         "tls_cert",

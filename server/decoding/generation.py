@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from suture.healing import Detokenizer, OnStop, TokenHealer, TokenTransducer, Vocabulary
+from suture.healing import TokenHealer, Vocabulary
 from suture.server.decoding.line_ends import LineEnds
 from suture.server.decoding.sampling import Logits, Sampler, log_probability
+from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
 from suture.server.request import (
@@ -38,7 +39,7 @@ _REASONS: dict[FinishReason, str] = {
 class Generation:
     """The loop of one request over its prompt plan.
 
-    `transducer` must be one for this vocabulary, `stop_strings` and `special_tokens`.
+    `text_stream` must be a new one for this plan, its `stop_strings` and `special_tokens`.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Generation:
         request: CompletionRequest,
         plan: PromptPlan,
         vocabulary: Vocabulary,
-        transducer: TokenTransducer,
+        text_stream: TextStream,
     ) -> None:
         self.finished = False
         self._request = request
@@ -54,16 +55,10 @@ class Generation:
         self._vocabulary = vocabulary
         self._tokens = list(plan.kept_ids)
         self._healer = TokenHealer(vocabulary, plan.pending)
-        self._stop_texts = {i: vocabulary.text_of(i) for i in transducer.stop_ids}
+        self._stop_texts = _stop_texts(request, plan, vocabulary)
         self._stop_ids = _stop_ids(request, plan, vocabulary).union(self._stop_texts)
         self._sampler = Sampler(request.sampling, _banned_ids(request, vocabulary, self._stop_ids))
-        self._detokenizer = Detokenizer(
-            transducer,
-            skip_bytes=len(plan.pending),
-            min_tokens=request.min_tokens,
-            include_stop=OnStop.INCLUDE if request.include_stop else OnStop.EXCLUDE,
-            on_incomplete=request.on_incomplete,
-        )
+        self._detokenizer = text_stream
         self._healing_logprob = 0.0
         self._healing_steps = 0
         self._n_generated = 0
@@ -97,7 +92,7 @@ class Generation:
         self._n_generated += is_new
         self._accept(token_id)
         if self._detokenizer.stopped:
-            return self.finish("eos" if self._has_ended_itself else "stop")
+            return self.finish("stop")
         if self._n_generated >= self._plan.max_tokens:
             return self.finish("length")
         return self._chunk_if_due()
@@ -107,6 +102,9 @@ class Generation:
         self.finished = True
         if self._request.detokenize:
             self._release(self._detokenizer.flush())
+        if self._detokenizer.stopped and reason in ("stop", "length", "eos"):
+            # The window path may find a stop string only when no more tokens come.
+            reason = "eos" if self._has_ended_itself else "stop"
         return self._take_chunk(self._result(reason))
 
     def _draw(self, row: Logits) -> int:
@@ -242,6 +240,16 @@ def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...
 def special_tokens(request: CompletionRequest) -> Literal["skip", "show"]:
     """What a request's transducer must make of special tokens."""
     return "skip" if request.skip_special_tokens else "show"
+
+
+def _stop_texts(
+    request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
+) -> dict[int, str]:
+    """Special tokens whose own text is a stop string, where the text never shows them."""
+    if special_tokens(request) == "show":
+        return {}
+    ids = ((vocabulary.special_id(stop), stop) for stop in stop_strings(request, plan))
+    return {i: stop for i, stop in ids if i is not None and not vocabulary.bytes_of(i)}
 
 
 def _stop_ids(

@@ -65,7 +65,8 @@ class LlamaEngine:
 
     `n_ctx` 0 is the model's training length, at most 8192. `n_gpu_layers` -1 offloads what fits.
     `on_progress` is called with the share loaded, 0 to 1; False stops the loading. `vocab` is the
-    library's own vocabulary pointer, for a `Grammar`. Raises `ModelError` in one line for a file
+    library's own vocabulary pointer, for a `Grammar`; `vocabulary` is the file's, if it has been
+    read before. Raises `ModelError` in one line for a file
     that is missing, broken or not a text-generating model.
     """
 
@@ -77,11 +78,12 @@ class LlamaEngine:
         n_ctx: int = 0,
         n_gpu_layers: int = -1,
         on_progress: Callable[[float], bool] | None = None,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self._lib = libllama.load()
         self._thread = threading.get_ident()
         self.should_abort: Callable[[], bool] = lambda: False
-        self.vocabulary = _read_vocabulary(path)
+        self.vocabulary = read_vocabulary(path) if vocabulary is None else vocabulary
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
         self.vocab = self._lib.llama_model_get_vocab(self._model)
         self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
@@ -106,6 +108,15 @@ class LlamaEngine:
 
     def encode(self, piece: bytes) -> list[int]:
         return tokenizer.encode(self.vocab, piece)
+
+    def encode_markup(self, piece: bytes) -> list[int]:
+        return tokenizer.encode_markup(self.vocab, piece)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return tokenizer.decode(self.vocab, token_ids)
+
+    def decode_markup(self, token_ids: Sequence[int]) -> str:
+        return tokenizer.decode_markup(self.vocab, token_ids)
 
     def open(self) -> SequenceId:
         self._on_engine_thread()
@@ -333,7 +344,8 @@ class _Batch:
         self._lib.llama_batch_free(self.raw)
 
 
-def _read_vocabulary(path: Path) -> Vocabulary:
+def read_vocabulary(path: Path) -> Vocabulary:
+    """The vocabulary of a model file. Raises `ModelError` where it cannot be had."""
     if not path.is_file():
         raise ModelError(f"{path}: no such model file")
     try:

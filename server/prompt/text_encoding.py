@@ -104,15 +104,16 @@ def _plain(
 ) -> Sequence[int]:
     """The ids of `text_bytes` by `encode`, control tokens replaced by those of their text (F1).
 
-    A control token has no bytes, so it shows; those of a family, `controls`, may be of a kind that
-    has some.
+    Those of a family, `controls`, may be of another kind. The unknown token is none: it stands for
+    text that the vocabulary cannot spell.
     """
     ids = encode(text_bytes) if text_bytes else ()
-    if all(map(vocabulary.bytes_of, ids)) and controls.isdisjoint(ids):
+    forbidden = vocabulary.control_ids | controls
+    if forbidden.isdisjoint(ids):
         return ids
     plain_ids: list[int] = []
     for token_id in ids:
-        if vocabulary.bytes_of(token_id) and token_id not in controls:
+        if token_id not in forbidden:
             plain_ids.append(token_id)
             continue
         shown = vocabulary.as_read(vocabulary.text_of(token_id).encode())

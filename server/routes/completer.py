@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from suture.server.codec import Choice
 from suture.server.request import CompletionChunk, CompletionRequest
 
 State = Literal["loading", "ready"]
@@ -24,7 +25,7 @@ State = Literal["loading", "ready"]
 class ModelInfo:
     """The model that is served; `fim` says whether it can fill in the middle.
 
-    Sizes that are not known before the model is loaded are 0.
+    Sizes that are not known before the model is loaded are 0, choices not yet made None.
     """
 
     name: str
@@ -35,6 +36,8 @@ class ModelInfo:
     size_bytes: int | None
     fim: bool
     family: str | None
+    tokenizer: Choice | None = None
+    detokenizer: Choice | None = None
 
 
 class Completer(Protocol):

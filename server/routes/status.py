@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,6 +35,8 @@ class Status:
                 "n_ctx": model.n_ctx,
                 "fim": model.fim,
                 "family": model.family,
+                "tokenizer": model.tokenizer and asdict(model.tokenizer),
+                "detokenizer": model.detokenizer and asdict(model.detokenizer),
             },
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started, 3),

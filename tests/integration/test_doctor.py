@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.vocabularies import pulled
 from suture.server import cli
 from suture.server.engine import libllama
 from suture.server.errors import SetupError
@@ -98,3 +99,20 @@ def test_a_models_family_is_told(
     assert "fills in the middle as qwen2.5-coder" in doctor(capfd, "--port", port)[1]
     small = doctor(capfd, "--model", str(small_model), "--port", port)[1]
     assert "no FIM: left to right only" in small
+    assert "tokenizer: tiktoken (llama.cpp's tokens on" in small
+    assert "detokenizer: bytes (" in small
+
+
+@pytest.mark.model
+def test_a_tokenizer_that_cannot_be_had_is_a_problem(
+    capfd: pytest.CaptureFixture[str], model_store: Path, port: str
+) -> None:
+    [path] = pulled(["vocab-falcon"], model_store).values()
+    told = "no one expression splits text as its family, falcon, does"
+
+    status, out = doctor(capfd, "--model", str(path), "--port", port)
+    assert status == 0 and f"tokenizer: llama ({told})" in out
+    flags = ("--tokenizer", "tiktoken", "--detokenizer", "window")
+    status, out = doctor(capfd, "--model", str(path), "--port", port, *flags)
+    assert status == 2
+    assert f"problem --tokenizer tiktoken: not with this vocabulary: {told}" in out

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from support.http_server import client, events, serving
+from support.toy import toy_codec
 from suture.healing import Vocabulary
 from suture.healing.boundary import Encode
 from suture.server.completion import Completions, LoadedModel
@@ -39,7 +40,9 @@ class ScriptedCompleter:
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self.model = ModelInfo("scripted", "", engine.n_ctx, 0, None, None, False, None)
-        self._loaded = LoadedModel(engine, None, PromptBudget(engine.n_ctx, 1e6))
+        self._loaded = LoadedModel(
+            engine, None, PromptBudget(engine.n_ctx, 1e6), toy_codec(engine.encode)
+        )
         self._scheduler = Scheduler(lambda: engine)
         self._completions = Completions(self._scheduler)
         self._scheduler.start()

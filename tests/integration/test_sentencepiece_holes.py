@@ -12,6 +12,7 @@ from support.tiny_models import tiny_model
 from support.vocabularies import pulled
 from suture.healing import TokenTransducer, read_metadata
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.llama import LlamaEngine
 from suture.server.prompt import PromptBudget, plan_prompt
 from suture.server.prompt.families import family_of_file
@@ -49,7 +50,9 @@ def complete(
     transducer = TokenTransducer(
         engine.vocabulary, stop_strings(request, plan), special_tokens(request)
     )
-    generation = Generation(request, plan, engine.vocabulary, transducer)
+    generation = Generation(
+        request, plan, engine.vocabulary, byte_stream(request, plan, transducer)
+    )
     sequence = engine.open()
     text = ""
     while True:

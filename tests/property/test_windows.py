@@ -1,6 +1,8 @@
-"""W1 to W9: the window decoder against its slow twin, the byte path, and whole decoding."""
+"""W1 to W10: the window decoder against its slow twin, the byte path, and whole decoding."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ from suture.healing import (
     reference,
 )
 from suture.healing.stops import StopSet
+from suture.healing.utf8 import incomplete_tail
 from suture.healing.windows import MAX_UNREAD
 
 EDGES = [bytes([byte]) for byte in bytes.fromhex("00204180A0BDBFC3E3EFF0F5")]
@@ -294,3 +297,63 @@ def test_w9_restoring_equals_never_having_gone_on(
 
     assert deltas(detour, ids[at:]) == deltas(straight, ids[at:])
     assert detour.snapshot() == straight.snapshot()
+
+
+WELL_FORMED = st.lists(
+    st.sampled_from(["a", "b", "ab", " a", "A", "é", "あ", "😀", "👩‍👩", "\n", " "]), max_size=12
+).map("".join)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    data=st.data(),
+    kept=WELL_FORMED,
+    pending=WELL_FORMED,
+    new=WELL_FORMED,
+    stops=STOPS,
+    min_tokens=st.integers(0, 6),
+    on_stop=st.sampled_from(OnStop),
+    on_incomplete=st.sampled_from(["replace", "drop"]),
+)
+def test_w10_healed_text_and_early_stops_are_passed_over_as_in_the_byte_path(
+    data: st.DataObject,
+    kept: str,
+    pending: str,
+    new: str,
+    stops: list[str],
+    min_tokens: int,
+    on_stop: OnStop,
+    on_incomplete: Literal["replace", "drop"],
+) -> None:
+    whole = (kept + pending).encode()
+    n_pending = data.draw(st.integers(0, len(whole))) if pending else 0
+    prompt = whole[: len(whole) - n_pending]
+    n_read = data.draw(st.integers(0, len(new.encode())))
+    prompt_pieces = data.draw(partitions(prompt))
+    pieces = prompt_pieces + data.draw(partitions(whole[len(prompt) :] + new.encode()[:n_read]))
+    empty = frozenset(i for i, piece in enumerate(pieces) if not piece)
+    by_bytes = Detokenizer(
+        TokenTransducer(of_pieces(pieces), stops),
+        skip_bytes=n_pending,
+        min_tokens=min_tokens,
+        include_stop=on_stop,
+        on_incomplete=on_incomplete,
+    )
+    windows = WindowDetokenizer(
+        Decoding(decoders.byte_level(pieces), len(pieces), empty),
+        range(len(prompt_pieces)),
+        stops=StopSet(stops),
+        skip_bytes=n_pending + incomplete_tail(prompt) if n_pending else 0,
+        min_tokens=min_tokens,
+        include_stop=on_stop,
+        on_incomplete=on_incomplete,
+    )
+    ids = range(len(prompt_pieces), len(pieces))
+    read = list(accumulate(map(by_bytes.feed, ids), initial=""))
+    sent = list(accumulate(map(windows.feed, ids), initial=""))
+
+    assert all(a.startswith(b) for a, b in zip(read, sent, strict=True))
+    assert sent[-1] + windows.flush() == read[-1] + by_bytes.flush()
+    assert windows.stop_match == by_bytes.stop_match
+    assert windows.text_bytes == by_bytes.text_bytes
+    assert windows.resyncs == 0

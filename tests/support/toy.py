@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from suture.healing import TokenKind, TokenTransducer, Vocabulary
+from suture.healing import Decoding, Encode, TokenKind, TokenTransducer, Vocabulary
+from suture.healing.stops import StopSet
+from suture.server.codec import Choice, Codec, DetokenizerName
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.text_stream import byte_stream, window_stream
 from suture.server.engine.protocol import Engine
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
@@ -53,9 +56,24 @@ def toy_budget(n_ctx: int = 4096) -> PromptBudget:
     return PromptBudget(n_ctx, prefill_tokens_per_s=1e6)
 
 
-def toy_generation(request: CompletionRequest, engine: Engine) -> Generation:
+def toy_codec(encode: Encode) -> Codec:
+    return Codec(encode, Choice("llama", "it is a toy"), Choice("bytes", "it is a toy"))
+
+
+def toy_generation(
+    request: CompletionRequest, engine: Engine, detokenizer: DetokenizerName = "bytes"
+) -> Generation:
     vocabulary = engine.vocabulary
     family = detect_family(vocabulary, "toy")
     plan = plan_prompt(request, vocabulary, family, engine.encode, toy_budget(engine.n_ctx))
-    transducer = TokenTransducer(vocabulary, stop_strings(request, plan), special_tokens(request))
-    return Generation(request, plan, vocabulary, transducer)
+    stops, special = stop_strings(request, plan), special_tokens(request)
+    transducer = TokenTransducer(vocabulary, stops, special)
+    stream = byte_stream(request, plan, transducer)
+    if detokenizer == "window":
+        decoding = Decoding(
+            lambda ids: b"".join(map(transducer.piece_of, ids)).decode("utf-8", "replace"),
+            vocabulary.n_vocab,
+            frozenset(i for i in vocabulary.silent_ids if not transducer.piece_of(i)),
+        )
+        stream = window_stream(request, plan, vocabulary, decoding, StopSet(stops))
+    return Generation(request, plan, vocabulary, stream)

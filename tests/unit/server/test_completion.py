@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pytest
 
-from support.toy import toy_budget, toy_encode, toy_vocabulary
+from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
 from suture.server.completion import Completions, LoadedModel, TransducerCache
 from suture.server.encoding import EncodingThread
 from suture.server.engine.protocol import Logits
@@ -32,7 +32,7 @@ class Completing:
         self.scheduler.start()
         self.scheduler.wait_ready(20)
         self.completions = Completions(self.scheduler)
-        self.model = LoadedModel(self.engine, None, toy_budget())
+        self.model = LoadedModel(self.engine, None, toy_budget(), toy_codec(toy_encode))
 
     async def complete(self, request: CompletionRequest) -> tuple[str, CompletionResult]:
         text = ""

@@ -9,6 +9,7 @@ import pytest
 from support.toy import toy_budget, toy_encode, toy_vocabulary
 from suture.healing import TokenTransducer
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.scripted import ScriptedEngine, speaking_model
 from suture.server.prompt.plan import plan_prompt
 from suture.server.request import CompletionRequest, CompletionResult
@@ -24,7 +25,7 @@ def complete(request: CompletionRequest, said: bytes = SAID) -> tuple[str, Compl
     plan = replace(plan, stop_strings=(NEXT_FILE,))
     stops = stop_strings(request, plan)
     transducer = TokenTransducer(VOCABULARY, stops, special_tokens(request))
-    generation = Generation(request, plan, VOCABULARY, transducer)
+    generation = Generation(request, plan, VOCABULARY, byte_stream(request, plan, transducer))
     engine = ScriptedEngine(VOCABULARY, toy_encode, speaking_model(VOCABULARY, said))
     sequence = engine.open()
     text = ""

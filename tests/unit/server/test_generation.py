@@ -4,30 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.toy import SPECIALS, special, toy_encode, toy_generation, toy_vocabulary
+from support.toy import (
+    SPECIALS,
+    special,
+    toy_budget,
+    toy_encode,
+    toy_generation,
+    toy_vocabulary,
+)
+from suture.healing import Decoding, Vocabulary
+from suture.healing.stops import StopSet
+from suture.server.codec import DetokenizerName
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.text_stream import window_stream
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
+from suture.server.prompt.plan import plan_prompt
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
     CompletionResult,
     SamplingParams,
+    StreamReport,
 )
 
 VOCABULARY = toy_vocabulary()
 NOISE = random_model(VOCABULARY.n_vocab)
 
 
-def run(model: Model, request: CompletionRequest) -> list[CompletionChunk]:
+def run(
+    model: Model, request: CompletionRequest, detokenizer: DetokenizerName = "bytes"
+) -> list[CompletionChunk]:
     """All chunks of a request, evaluated as the scheduler would."""
     engine = ScriptedEngine(VOCABULARY, toy_encode, model)
-    generation = toy_generation(request, engine)
+    generation = toy_generation(request, engine, detokenizer)
     sequence = engine.open()
     chunks: list[CompletionChunk] = []
     while not generation.finished:
@@ -40,8 +57,10 @@ def run(model: Model, request: CompletionRequest) -> list[CompletionChunk]:
     return chunks
 
 
-def complete(model: Model, request: CompletionRequest) -> tuple[str, CompletionResult]:
-    chunks = run(model, request)
+def complete(
+    model: Model, request: CompletionRequest, detokenizer: DetokenizerName = "bytes"
+) -> tuple[str, CompletionResult]:
+    chunks = run(model, request, detokenizer)
     result = chunks[-1].result
     assert result is not None and all(chunk.result is None for chunk in chunks[:-1])
     return "".join(chunk.text for chunk in chunks), result
@@ -224,3 +243,75 @@ def test_the_seed_in_use_is_told() -> None:
     assert result.seed is not None
     again = replace(PLAIN, sampling=replace(sampling, seed=result.seed), max_tokens=12)
     assert complete(NOISE, again) == (drawn, result)
+
+
+def comparable(answer: tuple[str, CompletionResult]) -> tuple[str, CompletionResult]:
+    """Without what waits how long, and the seed, which is a fresh one each time."""
+    text, result = answer
+    return text, replace(result, stream=StreamReport(), seed=0)
+
+
+STORY = "def x = (é, 我很, 👩‍👩‍👧) # return\n\nreturn x userName\n"
+
+
+@given(
+    at=st.integers(6, len(STORY) - 1),
+    stops=st.lists(
+        st.sampled_from(["return", "\n\n", "我", " user", "#", "<|im_end|>"]), max_size=3
+    ),
+    give_back=st.sampled_from([None, 1, 3, 8]),
+    min_tokens=st.integers(0, 9),
+    include_stop=st.booleans(),
+    max_tokens=st.integers(1, 60),
+    shape=st.sampled_from(["raw", "line"]),
+)
+def test_w10_windows_answer_as_bytes_do(
+    at: int,
+    stops: list[str],
+    give_back: int | None,
+    min_tokens: int,
+    include_stop: bool,
+    max_tokens: int,
+    shape: Literal["raw", "line"],
+) -> None:
+    request = CompletionRequest(
+        STORY[:at],
+        stop=tuple(stops),
+        give_back=give_back,
+        min_tokens=min_tokens,
+        include_stop=include_stop,
+        max_tokens=max_tokens,
+        shape=shape,
+    )
+    model = says(STORY.encode())
+
+    assert comparable(complete(model, request, "window")) == comparable(complete(model, request))
+
+
+@given(seed=st.integers(0, 1000), special=st.booleans(), max_tokens=st.integers(1, 40))
+def test_w3_windows_answer_as_bytes_do_where_the_bytes_are_no_text(
+    seed: int, special: bool, max_tokens: int
+) -> None:
+    model = random_model(VOCABULARY.n_vocab, seed)
+    request = replace(PLAIN, max_tokens=max_tokens, skip_special_tokens=special)
+
+    assert comparable(complete(model, request, "window")) == comparable(complete(model, request))
+
+
+def test_a_stop_string_that_windows_find_at_the_end_is_the_reason() -> None:
+    """A token that completes it and begins a character is read with the next one."""
+    piece = b"xSTOP\xe4"
+    vocabulary = Vocabulary([b"a", piece])
+    plan = plan_prompt(PLAIN, VOCABULARY, None, toy_encode, toy_budget())
+    plan = replace(plan, kept_ids=(0,), pending=b"", max_tokens=1)
+    request = CompletionRequest("a", stop=("STOP",), max_tokens=1)
+    decoding = Decoding(
+        lambda ids: b"".join(map(vocabulary.bytes_of, ids)).decode("utf-8", "replace"), 2
+    )
+    stream = window_stream(request, plan, vocabulary, decoding, StopSet(["STOP"]))
+    generation = Generation(request, plan, vocabulary, stream)
+
+    chunk = generation.feed(np.array([[0.0, 1.0]], np.float32))
+
+    assert chunk is not None and chunk.result is not None
+    assert (chunk.text, chunk.result.finish, chunk.result.stop_match) == ("x", "stop", "STOP")

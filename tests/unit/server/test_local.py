@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.toy import toy_encode, toy_vocabulary
+from support.toy import toy_codec, toy_encode, toy_vocabulary
 from suture.server.completion import LoadedModel
 from suture.server.engine.scripted import ScriptedEngine, random_model
 from suture.server.local import LocalCompleter
@@ -22,7 +22,7 @@ def test_a_faster_prompt_is_believed_and_a_slower_one_is_not() -> None:
     vocabulary = toy_vocabulary()
     engine = ScriptedEngine(vocabulary, toy_encode, random_model(vocabulary.n_vocab))
     completer = LocalCompleter(Path("toy.gguf"), "toy", load_settings(environ={}))
-    completer._loaded = LoadedModel(engine, None, PromptBudget(4096, 20.0))
+    completer._loaded = LoadedModel(engine, None, PromptBudget(4096, 20.0), toy_codec(toy_encode))
 
     def speed() -> float:
         assert completer._loaded is not None

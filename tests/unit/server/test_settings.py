@@ -50,6 +50,8 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "healing": "recursive",
         "give_back": "2",
         "layout": "spm",
+        "tokenizer": "llama",
+        "detokenizer": "window",
         "stream_interval": "3",
         "api_key_file": "/k",
         "tls_cert": "/t",

@@ -128,9 +128,15 @@ def test_f1_text_that_merges_to_a_control_token_is_spelled_in_two_parts() -> Non
     assert spelled(list(encoding.opening(b"<P> <P>")), vocabulary) == b" <P> <P>"
 
 
-def test_f1_a_token_of_no_known_text_is_an_error() -> None:
-    kinds = [TokenKind.NORMAL, TokenKind.UNKNOWN]
-    vocabulary = Vocabulary([b"x", b"<unk>"], kinds=kinds, model="llama")
-    encoding = text_encoding(lambda text_bytes: [0] if text_bytes == b"x" else [1], vocabulary)
+def one_token_for_all_but_x(kind: TokenKind) -> TextEncoding:
+    vocabulary = Vocabulary([b"x", b"<unk>"], kinds=[TokenKind.NORMAL, kind], model="llama")
+    return text_encoding(lambda text_bytes: [0] if text_bytes == b"x" else [1], vocabulary)
+
+
+def test_f1_a_control_token_of_another_text_is_an_error() -> None:
     with pytest.raises(EngineError, match="control token"):
-        encoding.inner("é<unk>".encode())
+        one_token_for_all_but_x(TokenKind.CONTROL).inner("é".encode())
+
+
+def test_text_that_the_vocabulary_cannot_spell_is_no_error() -> None:
+    assert list(one_token_for_all_but_x(TokenKind.UNKNOWN).inner("é".encode())) == [1]
