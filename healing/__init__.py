@@ -16,6 +16,7 @@ from suture.healing.tiktoken_encoding import (
     first_difference,
     tokenizer_from_gguf,
 )
+from suture.healing.token_log import LoggedToken, TokenLog, display_name, display_text
 from suture.healing.tokenizer_json import TokenizerFileError
 from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
 from suture.healing.windows import (
@@ -40,11 +41,13 @@ __all__ = [
     "GgufError",
     "GgufHeader",
     "HealingError",
+    "LoggedToken",
     "OnStop",
     "Snapshot",
     "TiktokenTokenizer",
     "TokenHealer",
     "TokenKind",
+    "TokenLog",
     "TokenTransducer",
     "TokenizerFileError",
     "UnsupportedVocabulary",
@@ -53,6 +56,8 @@ __all__ = [
     "WindowSnapshot",
     "coverable",
     "decode_batch",
+    "display_name",
+    "display_text",
     "feed_batch",
     "first_difference",
     "fixed_boundary",

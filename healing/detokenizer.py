@@ -21,14 +21,14 @@ T7   byte-level tokenizers: the text equals what their own decoder makes of all 
 T8   healed bytes are skipped exactly; the automaton and the decoder start after them.
 T9   every byte of a token's piece is sent, held or part of the stop; special tokens have none.
 T10  `restore` puts back any earlier state.
-T11  `text_bytes` and `text_utf16` count what was sent.
+T11  `text_chars`, `text_bytes` and `text_utf16` count what was sent.
 T12  the faults of others that `tests/regressions` names do not occur.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -52,41 +52,78 @@ class _State(dict[int, "_Step"]):
     `holds` says per automaton state how much of a possible stop string is held.
     """
 
-    __slots__ = ("_transducer", "held", "holds", "node")
+    __slots__ = ("_transducer", "held", "holds", "node", "stop")
 
     def __init__(
-        self, transducer: TokenTransducer, node: int, held: bytes, holds: Sequence[int]
+        self,
+        transducer: TokenTransducer,
+        node: int,
+        held: bytes,
+        holds: Sequence[int],
+        stop: int = -1,
     ) -> None:
         super().__init__()
         self._transducer = transducer
         self.node = node
         self.held = held
         self.holds = holds
+        self.stop = stop
+
+    def __eq__(self, other: object) -> bool:
+        """States are what they are, whatever steps were taken from there yet."""
+        return self is other
 
     def __missing__(self, token_id: int) -> _Step:
         return self._transducer.take(self, token_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """What most steps do not have: bytes held, a stop string (its index, else -1), and text
-    that has fewer UTF-16 units than bytes."""
+class _Opening(_State):
+    """A state while healed bytes are skipped or stop strings do not count yet.
 
-    n_held: int
-    stop: int
-    n_utf16_saved: int
+    Its steps are computed each time: few are taken, and they differ from text to text.
+    """
+
+    __slots__ = ("n_early", "n_skip")
+
+    def __init__(
+        self, transducer: TokenTransducer, state: _State, n_skip: int, n_early: int
+    ) -> None:
+        super().__init__(transducer, state.node, state.held, state.holds)
+        self.n_skip = n_skip
+        self.n_early = n_early
+
+    def __missing__(self, token_id: int) -> _Step:
+        return self._transducer.take_first(self, token_id)
 
 
-# What a token does in a state: the text sent, the state after it, the text's length in bytes, and
-# the event if there is one. A plain tuple and one test, because this is all that a token costs.
+class _End(_State):
+    """The state after the text; every token leads back here. `held` was not sent."""
+
+    __slots__ = ()
+
+    def __missing__(self, token_id: int) -> _Step:
+        return "", self, 0, None
+
+
+# Bytes held after the step, and how many more bytes and UTF-16 units than characters were sent.
+_Event: TypeAlias = tuple[int, int, int]
+
+# What a token does in a state: the text sent, the state after it, the text's length in code
+# points, and what most steps do not have. Plain tuples and one test, because this is all that a
+# token costs.
 _Step: TypeAlias = tuple[str, _State, int, _Event | None]
 
 
-def _step(sent: bytes, state: _State, stop: int = -1) -> _Step:
+def _step(sent: bytes, state: _State) -> _Step:
     text = sent.decode("utf-8", "replace")
-    n_bytes = len(text.encode())
-    event = _Event(len(state.held), stop, n_bytes - len(text.encode("utf-16-le")) // 2)
-    return text, state, n_bytes, None if event == _Event(0, -1, 0) else event
+    event = (len(state.held), *_excess(text))
+    return text, state, len(text), event if any(event) else None
+
+
+def _excess(text: str) -> tuple[int, int]:
+    """How many more bytes, and how many more UTF-16 units, than characters a text has."""
+    n_utf16 = len(text.encode("utf-16-le")) // 2
+    return len(text.encode()) - len(text), n_utf16 - len(text)
 
 
 class TokenTransducer:
@@ -109,6 +146,7 @@ class TokenTransducer:
         self._special_tokens = special_tokens
         self._stops = StopSet(stops)
         self._states: dict[tuple[int, bytes, OnStop], _State] = {}
+        self._ends: dict[tuple[bytes, int], _End] = {}
         self._n_steps = 0
         self._holds = {
             OnStop.EXCLUDE: self._stops.holds,
@@ -134,28 +172,38 @@ class TokenTransducer:
             return self._vocabulary.text_of(token_id).encode()
         return piece
 
-    def start(self, on_stop: OnStop) -> _State:
+    def start(self, on_stop: OnStop, skip_bytes: int = 0, min_tokens: int = 0) -> _State:
         """The state before the first byte."""
-        return self._state(0, b"", on_stop)
+        state = self._state(0, b"", on_stop)
+        return self._opened(state, skip_bytes, max(0, min_tokens - 1))
+
+    def end(self, state: _State) -> _State:
+        """The state after a text that ends in this one."""
+        held = state.held[len(state.held) - incomplete_tail(state.held) :]
+        return self._end(held, -1)
 
     def take(self, state: _State, token_id: int) -> _Step:
         """The step that the token takes for the first time in this state; the state keeps it."""
-        step = self.walk(state, self.piece_of(token_id))
+        step = self._walk(state, self.piece_of(token_id), self._stops.completed)
         if self._n_steps >= self._memo_entries:
             self._forget()
         state[token_id] = step
         self._n_steps += 1
         return step
 
-    def walk(self, state: _State, piece: bytes) -> _Step:
-        """Reads the bytes one by one until a stop string is complete."""
-        return self._walk(state, piece, self._stops.completed)
-
-    def walk_past_stops(self, state: _State, piece: bytes) -> _Step:
-        """Reads the bytes; a stop string that is complete is text, one that is not may go on."""
-        return self._walk(state, piece, self._never)
+    def take_first(self, state: _Opening, token_id: int) -> _Step:
+        """A step while healed bytes are skipped, or a complete stop string is still text."""
+        piece = self.piece_of(token_id)
+        n_healed = min(len(piece), state.n_skip)
+        n_skip, n_early = state.n_skip - n_healed, state.n_early
+        if n_healed and n_healed == len(piece):
+            return "", self._opened(state, n_skip, n_early), 0, None
+        completed = self._never if n_early else self._stops.completed
+        text, after, n_chars, event = self._walk(state, piece[n_healed:], completed)
+        return text, self._opened(after, n_skip, max(0, n_early - 1)), n_chars, event
 
     def _walk(self, state: _State, piece: bytes, completed: Sequence[int]) -> _Step:
+        """Reads the bytes one by one until a stop string is complete."""
         rows, node = self._stops.rows, state.node
         for index, byte in enumerate(piece):
             node = rows[node][byte]
@@ -168,10 +216,9 @@ class TokenTransducer:
         return _step(read[:n_sent], self._state(node, read[n_sent:], self._on_stop(state)))
 
     def _stopped(self, state: _State, read: bytes, stop: int) -> _Step:
-        on_stop = self._on_stop(state)
-        if on_stop is OnStop.EXCLUDE:
+        if self._on_stop(state) is OnStop.EXCLUDE:
             read = read[: len(read) - self._stops.lengths[stop]]
-        return _step(read, self.start(on_stop), stop)
+        return _step(read, self._end(b"", stop))
 
     def _on_stop(self, state: _State) -> OnStop:
         return OnStop.EXCLUDE if state.holds is self._stops.holds else OnStop.INCLUDE
@@ -181,6 +228,19 @@ class TokenTransducer:
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = _State(self, node, held, self._holds[on_stop])
+        return state
+
+    def _opened(self, state: _State, n_skip: int, n_early: int) -> _State:
+        if isinstance(state, _End):
+            return state
+        if n_skip or n_early:
+            return _Opening(self, state, n_skip, n_early)
+        return self._state(state.node, state.held, self._on_stop(state))
+
+    def _end(self, held: bytes, stop: int) -> _State:
+        state = self._ends.get((held, stop))
+        if state is None:
+            state = self._ends[held, stop] = _End(self, 0, held, self._stops.holds, stop)
         return state
 
     def _forget(self) -> None:
@@ -195,11 +255,7 @@ class Snapshot:
     """All that a `Detokenizer` remembers; opaque."""
 
     state: _State
-    n_skip: int
-    n_tokens: int
-    stop: int
-    ended: bool
-    counters: tuple[int, int, int, int]
+    counters: tuple[int, int, int, int, int]
 
 
 class Detokenizer:
@@ -208,7 +264,22 @@ class Detokenizer:
     `skip_bytes` healed bytes come first and are not shown. Stop strings complete before the
     `min_tokens`-th new token do not count; tokens that only repeat healed bytes are not new.
     `on_incomplete` says what `flush` makes of an unfinished character.
+
+    `text_chars`, `text_bytes` and `text_utf16` measure the text sent; when the text has ended,
+    they are where it was cut. `held_steps` counts tokens after which something was held, and
+    `held_max_bytes` is the most.
     """
+
+    __slots__ = (
+        "_n_more_bytes",
+        "_n_more_utf16",
+        "_on_incomplete",
+        "_state",
+        "_transducer",
+        "held_max_bytes",
+        "held_steps",
+        "text_chars",
+    )
 
     def __init__(
         self,
@@ -220,39 +291,43 @@ class Detokenizer:
         on_incomplete: Literal["replace", "drop"] = "replace",
     ) -> None:
         self._transducer = transducer
-        self._min_tokens = min_tokens
         self._on_incomplete = on_incomplete
-        self._state = transducer.start(include_stop)
-        self._n_skip = skip_bytes
-        self._n_tokens = 0
-        self._stop = -1
-        self._ended = False
-        # The first tokens and the end take the slow way; this is the one test before the fast one.
-        self._is_plain = not skip_bytes and min_tokens < 2
+        self._state = transducer.start(include_stop, skip_bytes, min_tokens)
         self.held_steps = 0
         self.held_max_bytes = 0
-        self.text_bytes = 0
-        self._n_utf16_saved = 0
+        self.text_chars = 0
+        self._n_more_bytes = 0
+        self._n_more_utf16 = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether a stop string or `flush` has ended the text."""
+        return isinstance(self._state, _End)
 
     @property
     def stopped(self) -> bool:
         """Whether a stop string has ended the text."""
-        return self._stop >= 0
+        return self._state.stop >= 0
 
     @property
     def stop_match(self) -> str | None:
         """The stop string that ended the text."""
-        return self._transducer.stops[self._stop] if self._stop >= 0 else None
+        return self._transducer.stops[self._state.stop] if self.stopped else None
 
     @property
     def held_bytes(self) -> int:
-        """Bytes read and not sent."""
-        return len(self._state.held)
+        """Bytes read that may still be sent."""
+        return 0 if self.ended else len(self._state.held)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text sent, as UTF-8."""
+        return self.text_chars + self._n_more_bytes
 
     @property
     def text_utf16(self) -> int:
         """UTF-16 units of the text sent."""
-        return self.text_bytes - self._n_utf16_saved
+        return self.text_chars + self._n_more_utf16
 
     @property
     def incomplete(self) -> bool:
@@ -265,76 +340,74 @@ class Detokenizer:
         After the text has ended, nothing more comes. Raises `IndexError` for a token outside the
         vocabulary.
         """
-        if self._is_plain:
-            step = self._state[token_id]
-        elif self._ended:
-            return ""
-        else:
-            step = self._first_step(token_id)
-        text, self._state, n_bytes, event = step
-        self.text_bytes += n_bytes
+        text, self._state, n_chars, event = self._state[token_id]
+        self.text_chars += n_chars
         if event is not None:
-            self._note(event)
+            # `_note`, without a call: where stop strings begin in blanks it is every sixth token.
+            n_held, n_more_bytes, n_more_utf16 = event
+            if n_held:
+                self.held_steps += 1
+                if n_held > self.held_max_bytes:
+                    self.held_max_bytes = n_held
+            if n_more_bytes:
+                self._n_more_bytes += n_more_bytes
+                self._n_more_utf16 += n_more_utf16
         return text
+
+    def feed_all(self, token_ids: Iterable[int]) -> tuple[str, int]:
+        """Takes tokens up to the one that completes a stop string: their text, and how many.
+
+        As `feed` one by one, but where it raises `IndexError`, none of them is taken.
+        """
+        if self.ended:
+            return "", 0
+        state = self._state
+        texts: list[str] = []
+        events: list[_Event] = []
+        for token_id in token_ids:
+            text, state, _, event = state[token_id]
+            texts.append(text)
+            if event is not None:
+                events.append(event)
+            if state.stop >= 0:
+                break
+        self._state = state
+        for event in events:
+            self._note(event)
+        whole = "".join(texts)
+        self.text_chars += len(whole)
+        return whole, len(texts)
 
     def flush(self) -> str:
         """Ends the text and returns what is still held; an unfinished character is U+FFFD or
         dropped."""
-        if self._ended:
+        if self.ended:
             return ""
-        self._end()
         held = self._state.held
+        self._state = self._transducer.end(self._state)
         if self._on_incomplete == "drop":
             held = held[: len(held) - incomplete_tail(held)]
         text = held.decode("utf-8", "replace")
-        n_bytes = len(text.encode())
-        self.text_bytes += n_bytes
-        self._n_utf16_saved += n_bytes - len(text.encode("utf-16-le")) // 2
+        self.text_chars += len(text)
+        self._note((0, *_excess(text)))
         return text
 
     def snapshot(self) -> Snapshot:
         """The present state, cheap to take and to keep."""
-        counters = (self.held_steps, self.held_max_bytes, self.text_bytes, self._n_utf16_saved)
-        return Snapshot(
-            self._state, self._n_skip, self._n_tokens, self._stop, self._ended, counters
-        )
+        text = (self.text_chars, self._n_more_bytes, self._n_more_utf16)
+        return Snapshot(self._state, (*text, self.held_steps, self.held_max_bytes))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Puts back the state of a snapshot of this detokenizer, as if nothing had come since."""
-        self._state, self._n_skip = snapshot.state, snapshot.n_skip
-        self._n_tokens, self._stop = snapshot.n_tokens, snapshot.stop
-        self._ended = snapshot.ended
-        self._is_plain = self._is_past_first() and not self._ended
-        self.held_steps, self.held_max_bytes = snapshot.counters[:2]
-        self.text_bytes, self._n_utf16_saved = snapshot.counters[2:]
-
-    def _first_step(self, token_id: int) -> _Step:
-        """A step while healed bytes are skipped or stop strings do not count yet."""
-        piece = self._transducer.piece_of(token_id)
-        n_healed = min(len(piece), self._n_skip)
-        self._n_skip -= n_healed
-        if n_healed and n_healed == len(piece):
-            self._is_plain = self._is_past_first()
-            return "", self._state, 0, None
-        self._n_tokens += 1
-        self._is_plain = self._is_past_first()
-        if self._n_tokens < self._min_tokens:
-            return self._transducer.walk_past_stops(self._state, piece[n_healed:])
-        return self._transducer.walk(self._state, piece[n_healed:])
+        self._state = snapshot.state
+        self.text_chars, self._n_more_bytes, self._n_more_utf16 = snapshot.counters[:3]
+        self.held_steps, self.held_max_bytes = snapshot.counters[3:]
 
     def _note(self, event: _Event) -> None:
-        self._n_utf16_saved += event.n_utf16_saved
-        if event.n_held:
+        n_held, n_more_bytes, n_more_utf16 = event
+        if n_held:
             self.held_steps += 1
-            self.held_max_bytes = max(self.held_max_bytes, event.n_held)
-        if event.stop >= 0:
-            self._stop = event.stop
-            self._end()
-
-    def _is_past_first(self) -> bool:
-        """Whether no healed bytes are left to skip, and stop strings count from the next token."""
-        return not self._n_skip and self._n_tokens + 1 >= self._min_tokens
-
-    def _end(self) -> None:
-        self._ended = True
-        self._is_plain = False
+            if n_held > self.held_max_bytes:
+                self.held_max_bytes = n_held
+        self._n_more_bytes += n_more_bytes
+        self._n_more_utf16 += n_more_utf16
