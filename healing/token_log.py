@@ -12,7 +12,7 @@ last byte, so that no client has an entry for text that it was not sent:
 and once more after `flush`. Where one step had several tokens, `add` those that `feed_all` took.
 
 O1  one entry for each token, in order.
-O2  the entries' bytes, joined, without the healed ones: the text is the decoding of their beginning.
+O2  the entries' bytes, joined, without the healed ones, begin with those that the text decodes.
 O3  `text_offset` never decreases, and never lies outside the text.
 O4  an entry waits exactly while the last byte of its token is held; at the end none waits.
 """
