@@ -53,6 +53,7 @@ class _State(dict[int, "_Step"]):
     """
 
     __slots__ = ("_transducer", "held", "holds", "node", "stop")
+    ended = False
 
     def __init__(
         self,
@@ -100,12 +101,14 @@ class _End(_State):
     """The state after the text; every token leads back here. `held` was not sent."""
 
     __slots__ = ()
+    ended = True
 
     def __missing__(self, token_id: int) -> _Step:
         return "", self, 0, None
 
 
 # Bytes held after the step, and how many more bytes and UTF-16 units than characters were sent.
+# The step that ends a text always has one.
 _Event: TypeAlias = tuple[int, int, int]
 
 # What a token does in a state: the text sent, the state after it, the text's length in code
@@ -117,7 +120,7 @@ _Step: TypeAlias = tuple[str, _State, int, _Event | None]
 def _step(sent: bytes, state: _State) -> _Step:
     text = sent.decode("utf-8", "replace")
     event = (len(state.held), *_excess(text))
-    return text, state, len(text), event if any(event) else None
+    return text, state, len(text), event if any(event) or state.ended else None
 
 
 def _excess(text: str) -> tuple[int, int]:
@@ -302,7 +305,7 @@ class Detokenizer:
     @property
     def ended(self) -> bool:
         """Whether a stop string or `flush` has ended the text."""
-        return isinstance(self._state, _End)
+        return self._state.ended
 
     @property
     def stopped(self) -> bool:
@@ -359,24 +362,23 @@ class Detokenizer:
 
         As `feed` one by one, but where it raises `IndexError`, none of them is taken.
         """
-        if self.ended:
-            return "", 0
-        state = self._state
-        texts: list[str] = []
+        state, text, n_tokens = self._state, "", 0
         events: list[_Event] = []
+        if state.ended:
+            return "", 0
         for token_id in token_ids:
-            text, state, _, event = state[token_id]
-            texts.append(text)
+            delta, state, _, event = state[token_id]
+            text += delta
+            n_tokens += 1
             if event is not None:
                 events.append(event)
-            if state.stop >= 0:
-                break
+                if state.ended:
+                    break
         self._state = state
+        self.text_chars += len(text)
         for event in events:
             self._note(event)
-        whole = "".join(texts)
-        self.text_chars += len(whole)
-        return whole, len(texts)
+        return text, n_tokens
 
     def flush(self) -> str:
         """Ends the text and returns what is still held; an unfinished character is U+FFFD or
