@@ -170,15 +170,12 @@ def print_meeting(host: float, decode: Mapping[int, float]) -> None:
     small, large = min(decode), max(decode)
     growth = (decode[large] - decode[small]) / (large - small)
     fixed = decode[small] - growth * small
-    at_one = decode[small] / host
-    print(
-        f"  {'':10s}the host reaches the decode step of one stream at {at_one:,.0f} streams, ",
-        end="",
-    )
     if host <= growth:
-        print(f"and never that of as many: a stream adds {growth / host:,.0f} times as much to it")
+        end = f"of that batch never: a stream adds {growth / host:,.0f} times as much to the decode"
     else:
-        print(f"and that of as many at {fixed / (host - growth):,.0f}")
+        end = f"of that batch at {fixed / (host - growth):,.0f}"
+    print(f"    the host takes as long as the decode of one stream at {decode[small] / host:,.0f},")
+    print(f"    as one of 10 ms at {0.01 / host:,.0f}, and as one {end}")
 
 
 def step_seconds(streams: Streams, stops: Sequence[str], n_streams: int) -> tuple[float, float]:
