@@ -8,9 +8,10 @@ from suture.healing.boundary import (
     stable_boundary,
     uncut_boundary,
 )
-from suture.healing.detokenizer import Detokenizer, OnStop, Snapshot, TokenTransducer
+from suture.healing.detokenizer import Detokenizer, Snapshot
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
+from suture.healing.stops import OnStop
 from suture.healing.tiktoken_encoding import (
     TiktokenTokenizer,
     first_difference,
@@ -18,6 +19,7 @@ from suture.healing.tiktoken_encoding import (
 )
 from suture.healing.token_log import LoggedToken, TokenLog, display_name, display_text
 from suture.healing.tokenizer_json import TokenizerFileError
+from suture.healing.transducer import TokenTransducer
 from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
 from suture.healing.windows import (
     Decode,

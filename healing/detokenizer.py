@@ -1,9 +1,7 @@
 """Tokens to text, one at a time: unfinished characters and possible stop strings are held back.
 
 After each token everything is sent but the longest tail that is either an unfinished character
-or the beginning of a stop string. That tail and the automaton's state determine all that can
-happen next, so they form the states of a transducer over tokens, and each step that was taken
-once is a dictionary look-up from then on, for every request with the same stop strings.
+or the beginning of a stop string.
 
 Ill-formed bytes become U+FFFD, one for each maximal subpart, as soon as no continuation can make
 them well formed. A stop string is found where reading byte by byte first completes one, whatever
@@ -27,237 +25,20 @@ T12  the faults of others that `tests/regressions` names do not occur.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from suture.healing.stops import StopSet
+from suture.healing.stops import OnStop
+from suture.healing.transducer import Event, State, TokenTransducer, excess
 from suture.healing.utf8 import incomplete_tail
-from suture.healing.vocabulary import Vocabulary
-
-_MEMO_ENTRIES = 65_536
-
-
-class OnStop(enum.Enum):
-    """Whether the stop string that ends the text is part of it."""
-
-    EXCLUDE = enum.auto()
-    INCLUDE = enum.auto()
-
-
-class _State(dict[int, "_Step"]):
-    """Where a text stands between two tokens, and the steps that were taken from there.
-
-    `holds` says per automaton state how much of a possible stop string is held.
-    """
-
-    __slots__ = ("_transducer", "held", "holds", "node", "stop")
-    ended = False
-
-    def __init__(
-        self,
-        transducer: TokenTransducer,
-        node: int,
-        held: bytes,
-        holds: Sequence[int],
-        stop: int = -1,
-    ) -> None:
-        super().__init__()
-        self._transducer = transducer
-        self.node = node
-        self.held = held
-        self.holds = holds
-        self.stop = stop
-
-    def __eq__(self, other: object) -> bool:
-        """States are what they are, whatever steps were taken from there yet."""
-        return self is other
-
-    def __missing__(self, token_id: int) -> _Step:
-        return self._transducer.take(self, token_id)
-
-
-class _Opening(_State):
-    """A state while healed bytes are skipped or stop strings do not count yet.
-
-    Its steps are computed each time: few are taken, and they differ from text to text.
-    """
-
-    __slots__ = ("n_early", "n_skip")
-
-    def __init__(
-        self, transducer: TokenTransducer, state: _State, n_skip: int, n_early: int
-    ) -> None:
-        super().__init__(transducer, state.node, state.held, state.holds)
-        self.n_skip = n_skip
-        self.n_early = n_early
-
-    def __missing__(self, token_id: int) -> _Step:
-        return self._transducer.take_first(self, token_id)
-
-
-class _End(_State):
-    """The state after the text; every token leads back here. `held` was not sent."""
-
-    __slots__ = ()
-    ended = True
-
-    def __missing__(self, token_id: int) -> _Step:
-        return "", self, 0, None
-
-
-# Bytes held after the step, and how many more bytes and UTF-16 units than characters were sent.
-# The step that ends a text always has one.
-_Event: TypeAlias = tuple[int, int, int]
-
-# What a token does in a state: the text sent, the state after it, the text's length in code
-# points, and what most steps do not have. Plain tuples and one test, because this is all that a
-# token costs.
-_Step: TypeAlias = tuple[str, _State, int, _Event | None]
-
-
-def _step(sent: bytes, state: _State) -> _Step:
-    text = sent.decode("utf-8", "replace")
-    event = (len(state.held), *_excess(text))
-    return text, state, len(text), event if any(event) or state.ended else None
-
-
-def _excess(text: str) -> tuple[int, int]:
-    """How many more bytes, and how many more UTF-16 units, than characters a text has."""
-    n_utf16 = len(text.encode("utf-16-le")) // 2
-    return len(text.encode()) - len(text), n_utf16 - len(text)
-
-
-class TokenTransducer:
-    """The shared part: pieces, stop strings, and a bounded memo of steps.
-
-    Build one per vocabulary, tuple of stop strings and `special_tokens` policy, and share it:
-    "skip" gives special tokens no text, "show" their own. Raises `ValueError` as `StopSet` does.
-    One thread may start texts while another takes steps.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        stops: Sequence[str] = (),
-        special_tokens: Literal["skip", "show"] = "skip",
-        memo_entries: int = _MEMO_ENTRIES,
-    ) -> None:
-        self._vocabulary = vocabulary
-        self._memo_entries = memo_entries
-        self._special_tokens = special_tokens
-        self._stops = StopSet(stops)
-        self._states: dict[tuple[int, bytes, OnStop], _State] = {}
-        self._ends: dict[tuple[bytes, int], _End] = {}
-        self._n_steps = 0
-        self._holds = {
-            OnStop.EXCLUDE: self._stops.holds,
-            OnStop.INCLUDE: [0] * len(self._stops.holds),
-        }
-        self._never = [-1] * len(self._stops.completed)
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """The stop strings without repetitions."""
-        return self._stops.stops
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """Tokens without bytes whose own text is a stop string: the bytes alone never show it."""
-        special_ids = map(self._vocabulary.special_id, self.stops)
-        return frozenset(i for i in special_ids if i is not None and not self.piece_of(i))
-
-    def piece_of(self, token_id: int) -> bytes:
-        """The bytes that the token adds. Raises `IndexError` outside the vocabulary."""
-        piece = self._vocabulary.bytes_of(token_id)
-        if self._special_tokens == "show" and self._vocabulary.is_special(token_id):
-            return self._vocabulary.text_of(token_id).encode()
-        return piece
-
-    def start(self, on_stop: OnStop, skip_bytes: int = 0, min_tokens: int = 0) -> _State:
-        """The state before the first byte."""
-        state = self._state(0, b"", on_stop)
-        return self._opened(state, skip_bytes, max(0, min_tokens - 1))
-
-    def end(self, state: _State) -> _State:
-        """The state after a text that ends in this one."""
-        held = state.held[len(state.held) - incomplete_tail(state.held) :]
-        return self._end(held, -1)
-
-    def take(self, state: _State, token_id: int) -> _Step:
-        """The step that the token takes for the first time in this state; the state keeps it."""
-        step = self._walk(state, self.piece_of(token_id), self._stops.completed)
-        if self._n_steps >= self._memo_entries:
-            self._forget()
-        state[token_id] = step
-        self._n_steps += 1
-        return step
-
-    def take_first(self, state: _Opening, token_id: int) -> _Step:
-        """A step while healed bytes are skipped, or a complete stop string is still text."""
-        piece = self.piece_of(token_id)
-        n_healed = min(len(piece), state.n_skip)
-        n_skip, n_early = state.n_skip - n_healed, state.n_early
-        if n_healed and n_healed == len(piece):
-            return "", self._opened(state, n_skip, n_early), 0, None
-        completed = self._never if n_early else self._stops.completed
-        text, after, n_chars, event = self._walk(state, piece[n_healed:], completed)
-        return text, self._opened(after, n_skip, max(0, n_early - 1)), n_chars, event
-
-    def _walk(self, state: _State, piece: bytes, completed: Sequence[int]) -> _Step:
-        """Reads the bytes one by one until a stop string is complete."""
-        rows, node = self._stops.rows, state.node
-        for index, byte in enumerate(piece):
-            node = rows[node][byte]
-            if completed[node] >= 0:
-                read = state.held + piece[: index + 1]
-                return self._stopped(state, read, completed[node])
-        read = state.held + piece
-        n_held = max(state.holds[node], incomplete_tail(read))
-        n_sent = len(read) - n_held
-        return _step(read[:n_sent], self._state(node, read[n_sent:], self._on_stop(state)))
-
-    def _stopped(self, state: _State, read: bytes, stop: int) -> _Step:
-        if self._on_stop(state) is OnStop.EXCLUDE:
-            read = read[: len(read) - self._stops.lengths[stop]]
-        return _step(read, self._end(b"", stop))
-
-    def _on_stop(self, state: _State) -> OnStop:
-        return OnStop.EXCLUDE if state.holds is self._stops.holds else OnStop.INCLUDE
-
-    def _state(self, node: int, held: bytes, on_stop: OnStop) -> _State:
-        key = (node, held, on_stop)
-        state = self._states.get(key)
-        if state is None:
-            state = self._states[key] = _State(self, node, held, self._holds[on_stop])
-        return state
-
-    def _opened(self, state: _State, n_skip: int, n_early: int) -> _State:
-        if isinstance(state, _End):
-            return state
-        if n_skip or n_early:
-            return _Opening(self, state, n_skip, n_early)
-        return self._state(state.node, state.held, self._on_stop(state))
-
-    def _end(self, held: bytes, stop: int) -> _State:
-        state = self._ends.get((held, stop))
-        if state is None:
-            state = self._ends[held, stop] = _End(self, 0, held, self._stops.holds, stop)
-        return state
-
-    def _forget(self) -> None:
-        # A copy, since another thread may add the state that its text starts in.
-        for state in list(self._states.values()):
-            state.clear()
-        self._n_steps = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a `Detokenizer` remembers; opaque."""
 
-    state: _State
+    state: State
     counters: tuple[int, int, int, int, int]
 
 
@@ -354,7 +135,8 @@ class Detokenizer:
                     self.held_max_bytes = n_held
             if n_more_bytes:
                 self._n_more_bytes += n_more_bytes
-                self._n_more_utf16 += n_more_utf16
+                if n_more_utf16:
+                    self._n_more_utf16 += n_more_utf16
         return text
 
     def feed_all(self, token_ids: Iterable[int]) -> tuple[str, int]:
@@ -362,23 +144,23 @@ class Detokenizer:
 
         As `feed` one by one, but where it raises `IndexError`, none of them is taken.
         """
-        state, text, n_tokens = self._state, "", 0
-        events: list[_Event] = []
+        state = self._state
         if state.ended:
             return "", 0
+        texts: list[str] = []
+        events: list[Event] = []
         for token_id in token_ids:
-            delta, state, _, event = state[token_id]
-            text += delta
-            n_tokens += 1
+            text, state, _, event = state[token_id]
+            texts.append(text)
             if event is not None:
                 events.append(event)
                 if state.ended:
                     break
         self._state = state
-        self.text_chars += len(text)
-        for event in events:
-            self._note(event)
-        return text, n_tokens
+        whole = "".join(texts)
+        self.text_chars += len(whole)
+        self._note(events)
+        return whole, len(texts)
 
     def flush(self) -> str:
         """Ends the text and returns what is still held; an unfinished character is U+FFFD or
@@ -391,7 +173,7 @@ class Detokenizer:
             held = held[: len(held) - incomplete_tail(held)]
         text = held.decode("utf-8", "replace")
         self.text_chars += len(text)
-        self._note((0, *_excess(text)))
+        self._note([(0, *excess(text))])
         return text
 
     def snapshot(self) -> Snapshot:
@@ -405,11 +187,11 @@ class Detokenizer:
         self.text_chars, self._n_more_bytes, self._n_more_utf16 = snapshot.counters[:3]
         self.held_steps, self.held_max_bytes = snapshot.counters[3:]
 
-    def _note(self, event: _Event) -> None:
-        n_held, n_more_bytes, n_more_utf16 = event
-        if n_held:
-            self.held_steps += 1
-            if n_held > self.held_max_bytes:
-                self.held_max_bytes = n_held
-        self._n_more_bytes += n_more_bytes
-        self._n_more_utf16 += n_more_utf16
+    def _note(self, events: Iterable[Event]) -> None:
+        for n_held, n_more_bytes, n_more_utf16 in events:
+            if n_held:
+                self.held_steps += 1
+                if n_held > self.held_max_bytes:
+                    self.held_max_bytes = n_held
+            self._n_more_bytes += n_more_bytes
+            self._n_more_utf16 += n_more_utf16

@@ -6,10 +6,18 @@ a stop string begins with a whole character, so it is never found inside another
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 MAX_STOPS = 128
 MAX_STOP_BYTES = 8192
+
+
+class OnStop(enum.Enum):
+    """Whether the stop string that ends the text is part of it."""
+
+    EXCLUDE = enum.auto()
+    INCLUDE = enum.auto()
 
 
 class StopSet:

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from suture.healing.detokenizer import Detokenizer, TokenTransducer
+from suture.healing.detokenizer import Detokenizer
+from suture.healing.transducer import TokenTransducer
 from suture.healing.utf8 import incomplete_tail
 
 
