@@ -118,24 +118,19 @@ def with_finds(new: New, stops: Sequence[str]) -> New:
     """A stream that looks for stop strings as vLLM does, and always holds the longest but one."""
     hold = max(map(len, stops), default=1) - 1
 
-    def new_with_finds() -> Feed:
-        inner = new()
-        text, n_sent = "", 0
-
-        def feed(token_id: int) -> str:
-            nonlocal text, n_sent
-            grown = inner(token_id)
+    def deltas(inner: Feed) -> Generator[str, int, None]:
+        # Local variables, so that the text grows in place; an attribute is copied each time.
+        text, delta, n_sent = "", "", 0
+        while True:
+            grown = inner((yield delta))
             text += grown
             for stop in stops:
                 at = text.find(stop, max(0, len(text) - len(grown) - len(stop)))
                 assert at < 0, "the benchmark's stop strings are never complete"
             end = max(n_sent, len(text) - hold)
             delta, n_sent = text[n_sent:end], end
-            return delta
 
-        return feed
-
-    return new_with_finds if stops else new
+    return (lambda: _started(deltas(new()))) if stops else new
 
 
 def _decode(pieces: Sequence[bytes], ids: Sequence[int]) -> str:
