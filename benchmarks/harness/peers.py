@@ -116,19 +116,24 @@ def piece_calls(path: Path) -> New:
 
 def with_finds(new: New, stops: Sequence[str]) -> New:
     """A stream that looks for stop strings as vLLM does, and always holds the longest but one."""
-    hold = max(map(len, stops), default=1) - 1
+    longest = max(map(len, stops), default=0)
 
     def deltas(inner: Feed) -> Generator[str, int, None]:
         # Local variables, so that the text grows in place; an attribute is copied each time.
         text, delta, n_sent = "", "", 0
         while True:
-            grown = inner((yield delta))
-            text += grown
+            start = len(text) - longest
+            text += inner((yield delta))
+            if start < 0:
+                start = 0
             for stop in stops:
-                at = text.find(stop, max(0, len(text) - len(grown) - len(stop)))
-                assert at < 0, "the benchmark's stop strings are never complete"
-            end = max(n_sent, len(text) - hold)
-            delta, n_sent = text[n_sent:end], end
+                if text.find(stop, start) >= 0:
+                    raise ValueError("the benchmark's stop strings must never be complete")
+            end = len(text) - longest + 1
+            if end > n_sent:
+                delta, n_sent = text[n_sent:end], end
+            else:
+                delta = ""
 
     return (lambda: _started(deltas(new()))) if stops else new
 
