@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+# Short, so that each is undisturbed in some round.
+N_LAPS = 16
 
 Feed = Callable[[int], object]
 """Takes a token."""
@@ -30,7 +34,7 @@ def time_streams(
     runs: Mapping[str, tuple[Callable[[], Feed], Sequence[int]]], rounds: int
 ) -> dict[str, Timing]:
     """The best of each part of each run; a run is what makes a new stream, and its tokens."""
-    laps = {name: [float("inf")] * 4 for name in runs}
+    laps = {name: [float("inf")] * N_LAPS for name in runs}
     with _without_collector():
         for _ in range(rounds):
             for name, (new, ids) in runs.items():
@@ -51,10 +55,10 @@ def best_seconds(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[
 
 
 def _laps(feed: Feed, ids: Sequence[int]) -> Iterator[float]:
-    """Seconds for each quarter of the tokens, the same plain loop for everybody."""
-    quarter = len(ids) // 4
-    for start in range(0, 4 * quarter, quarter):
-        part = ids[start : start + quarter]
+    """Seconds for each part of the tokens, the same plain loop for everybody."""
+    size = len(ids) // N_LAPS
+    for start in range(0, N_LAPS * size, size):
+        part = ids[start : start + size]
         started = time.perf_counter()
         for token_id in part:
             feed(token_id)
@@ -62,8 +66,10 @@ def _laps(feed: Feed, ids: Sequence[int]) -> Iterator[float]:
 
 
 def _timing(laps: Sequence[float], n_tokens: int) -> Timing:
-    quarter = n_tokens // 4
-    return Timing(sum(laps) / quarter / 4 * 1e6, laps[0] / quarter * 1e6, laps[3] / quarter * 1e6)
+    per_token = [seconds / (n_tokens // N_LAPS) * 1e6 for seconds in laps]
+    quarter = N_LAPS // 4
+    first, last = per_token[:quarter], per_token[-quarter:]
+    return Timing(statistics.mean(per_token), statistics.mean(first), statistics.mean(last))
 
 
 @contextmanager
