@@ -52,7 +52,7 @@ def run_cost(streams: Streams) -> None:
             "two windows": (peers.two_windows(pieces), ids),
             "token_to_piece by ctypes": (peers.piece_calls(streams.path), ids),
         },
-        5,
+        20,
     )
     decode = _decode_step(streams)
     print(f"\nThe cost c of a token, and c x 256 as a share of a {decode * 1e3:.0f} ms decode step")
@@ -101,7 +101,7 @@ def run_stop(streams: Streams) -> None:
         "held as long as it must": (peers.suture(streams.vocabulary, [HUMAN]), ids),
         f"always {len(HUMAN) - 1} characters": (peers.with_finds(step, [HUMAN]), ids),
     }
-    timings = time_streams(runs, 5)
+    timings = time_streams(runs, 30)
     print(f"\nThe stop string {HUMAN!r} on {len(ids)} tokens of Python code")
     print(f"  {'':28s}{'us/token':>10s}{'mean characters held':>22s}{'steps that hold none':>22s}")
     for name, (new, _) in runs.items():
@@ -137,7 +137,7 @@ def run_windows(streams: Streams) -> None:
             for n in range(N_WINDOW_STEPS)
         ]
         times = best_seconds(
-            {"rows": _by_row(decoding, steps), "batch": _by_batch(decoding, steps)}, 3
+            {"rows": _by_row(decoding, steps), "batch": _by_batch(decoding, steps)}, 5
         )
         rows, batch = (t / N_WINDOW_STEPS / n_rows * 1e6 for t in times.values())
         gains.append(rows / batch)

@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from support.vocab import of_pieces, write_gguf
 from suture.healing import Detokenizer, OnStop, TokenKind, TokenTransducer, Vocabulary
+from suture.server.routes.fields import StopStrings
 
 
 @dataclass(frozen=True)
@@ -325,6 +327,20 @@ def test_stop_strings_that_cannot_work_are_refused_with_the_limit_and_what_was_g
     with pytest.raises(ValueError, match=limit) as refused:
         TokenTransducer(of_pieces([b"a"]), stops)
     assert given in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("stops", "message"),
+    [
+        ([chr(0x100 + n) for n in range(65)], "at most 64 strings, not 65"),
+        (["x" * 4000, "é" * 50], "at most 4096 bytes together, not 4100"),
+        (["a\ud83d"], "lone surrogate at 1"),
+        (7, "a string or an array of strings"),
+    ],
+)
+def test_a_request_is_told_which_limit_its_stop_strings_broke(stops: object, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TypeAdapter(StopStrings).validate_python(stops)
 
 
 def test_repeated_stop_strings_count_once() -> None:
