@@ -29,8 +29,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from suture.healing.lengths import lengths_of, n_bytes, n_chars, n_utf16
 from suture.healing.stops import OnStop
-from suture.healing.transducer import Event, State, TokenTransducer, excess
+from suture.healing.transducer import State, TokenTransducer
 from suture.healing.utf8 import incomplete_tail
 
 
@@ -39,7 +40,7 @@ class Snapshot:
     """All that a `Detokenizer` remembers; opaque."""
 
     state: State
-    counters: tuple[int, int, int, int, int]
+    counters: tuple[int, int, int]
 
 
 class Detokenizer:
@@ -55,14 +56,12 @@ class Detokenizer:
     """
 
     __slots__ = (
-        "_n_more_bytes",
-        "_n_more_utf16",
+        "_lengths",
         "_on_incomplete",
         "_state",
         "_transducer",
         "held_max_bytes",
         "held_steps",
-        "text_chars",
     )
 
     def __init__(
@@ -79,9 +78,7 @@ class Detokenizer:
         self._state = transducer.start(include_stop, skip_bytes, min_tokens)
         self.held_steps = 0
         self.held_max_bytes = 0
-        self.text_chars = 0
-        self._n_more_bytes = 0
-        self._n_more_utf16 = 0
+        self._lengths = 0
 
     @property
     def ended(self) -> bool:
@@ -104,14 +101,19 @@ class Detokenizer:
         return 0 if self.ended else len(self._state.held)
 
     @property
+    def text_chars(self) -> int:
+        """Code points of the text sent."""
+        return n_chars(self._lengths)
+
+    @property
     def text_bytes(self) -> int:
         """Bytes of the text sent, as UTF-8."""
-        return self.text_chars + self._n_more_bytes
+        return n_bytes(self._lengths)
 
     @property
     def text_utf16(self) -> int:
         """UTF-16 units of the text sent."""
-        return self.text_chars + self._n_more_utf16
+        return n_utf16(self._lengths)
 
     @property
     def incomplete(self) -> bool:
@@ -124,19 +126,12 @@ class Detokenizer:
         After the text has ended, nothing more comes. Raises `IndexError` for a token outside the
         vocabulary.
         """
-        text, self._state, n_chars, event = self._state[token_id]
-        self.text_chars += n_chars
-        if event is not None:
-            # `_note`, without a call: where stop strings begin in blanks it is every sixth token.
-            n_held, n_more_bytes, n_more_utf16 = event
-            if n_held:
-                self.held_steps += 1
-                if n_held > self.held_max_bytes:
-                    self.held_max_bytes = n_held
-            if n_more_bytes:
-                self._n_more_bytes += n_more_bytes
-                if n_more_utf16:
-                    self._n_more_utf16 += n_more_utf16
+        text, self._state, n_text, n_held = self._state[token_id]
+        self._lengths += n_text
+        if n_held > 0:
+            self.held_steps += 1
+            if n_held > self.held_max_bytes:
+                self.held_max_bytes = n_held
         return text
 
     def feed_all(self, token_ids: Iterable[int]) -> tuple[str, int]:
@@ -147,20 +142,23 @@ class Detokenizer:
         state = self._state
         if state.ended:
             return "", 0
+        n_all = 0
         texts: list[str] = []
-        events: list[Event] = []
+        holds: list[int] = []
         for token_id in token_ids:
-            text, state, _, event = state[token_id]
+            text, state, n_text, n_held = state[token_id]
             texts.append(text)
-            if event is not None:
-                events.append(event)
-                if state.ended:
+            n_all += n_text
+            if n_held:
+                if n_held < 0:
                     break
+                holds.append(n_held)
         self._state = state
-        whole = "".join(texts)
-        self.text_chars += len(whole)
-        self._note(events)
-        return whole, len(texts)
+        self._lengths += n_all
+        if holds:
+            self.held_steps += len(holds)
+            self.held_max_bytes = max(self.held_max_bytes, *holds)
+        return "".join(texts), len(texts)
 
     def flush(self) -> str:
         """Ends the text and returns what is still held; an unfinished character is U+FFFD or
@@ -172,26 +170,15 @@ class Detokenizer:
         if self._on_incomplete == "drop":
             held = held[: len(held) - incomplete_tail(held)]
         text = held.decode("utf-8", "replace")
-        self.text_chars += len(text)
-        self._note([(0, *excess(text))])
+        self._lengths += lengths_of(text)
         return text
 
     def snapshot(self) -> Snapshot:
         """The present state, cheap to take and to keep."""
-        text = (self.text_chars, self._n_more_bytes, self._n_more_utf16)
-        return Snapshot(self._state, (*text, self.held_steps, self.held_max_bytes))
+        counters = (self._lengths, self.held_steps, self.held_max_bytes)
+        return Snapshot(self._state, counters)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Puts back the state of a snapshot of this detokenizer, as if nothing had come since."""
         self._state = snapshot.state
-        self.text_chars, self._n_more_bytes, self._n_more_utf16 = snapshot.counters[:3]
-        self.held_steps, self.held_max_bytes = snapshot.counters[3:]
-
-    def _note(self, events: Iterable[Event]) -> None:
-        for n_held, n_more_bytes, n_more_utf16 in events:
-            if n_held:
-                self.held_steps += 1
-                if n_held > self.held_max_bytes:
-                    self.held_max_bytes = n_held
-            self._n_more_bytes += n_more_bytes
-            self._n_more_utf16 += n_more_utf16
+        self._lengths, self.held_steps, self.held_max_bytes = snapshot.counters

@@ -33,7 +33,7 @@ def display_text(piece: bytes) -> str:
 
 
 def display_name(piece: bytes) -> str:
-    """A token's text, or where it has none ``bytes:\\xf0\\x9f``: no two pieces share one."""
+    """A token's text, or where it has none ``bytes:\\xf0\\x9f``, as OpenAI's lists say it."""
     try:
         return piece.decode()
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from suture.healing.lengths import lengths_of
 from suture.healing.stops import OnStop, StopSet
 from suture.healing.utf8 import incomplete_tail
 from suture.healing.vocabulary import Vocabulary
@@ -76,29 +77,20 @@ class End(State):
     ended = True
 
     def __missing__(self, token_id: int) -> Step:
-        return "", self, 0, None
+        return "", self, 0, ENDED
 
 
-# Bytes held after the step, and how many more bytes and UTF-16 units than characters were sent.
-# The step that ends a text always has one.
-Event: TypeAlias = tuple[int, int, int]
+# What a token does in a state: the text sent, the state after it, its lengths (`lengths_of`), and
+# how many bytes are held then, or ENDED. A plain tuple, one sum and one test, because this is all
+# that a token costs.
+Step: TypeAlias = tuple[str, State, int, int]
 
-# What a token does in a state: the text sent, the state after it, the text's length in code
-# points, and what most steps do not have. Plain tuples and one test, because this is all that a
-# token costs.
-Step: TypeAlias = tuple[str, State, int, Event | None]
+ENDED = -1
 
 
 def _step(sent: bytes, state: State) -> Step:
     text = sent.decode("utf-8", "replace")
-    event = (len(state.held), *excess(text))
-    return text, state, len(text), event if any(event) or state.ended else None
-
-
-def excess(text: str) -> tuple[int, int]:
-    """How many more bytes, and how many more UTF-16 units, than characters a text has."""
-    n_utf16 = len(text.encode("utf-16-le")) // 2
-    return len(text.encode()) - len(text), n_utf16 - len(text)
+    return text, state, lengths_of(text), ENDED if state.ended else len(state.held)
 
 
 class TokenTransducer:
@@ -172,10 +164,10 @@ class TokenTransducer:
         n_healed = min(len(piece), state.n_skip)
         n_skip, n_early = state.n_skip - n_healed, state.n_early
         if n_healed and n_healed == len(piece):
-            return "", self._opened(state, n_skip, n_early), 0, None
+            return "", self._opened(state, n_skip, n_early), 0, 0
         completed = self._never if n_early else self._stops.completed
-        text, after, n_chars, event = self._walk(state, piece[n_healed:], completed)
-        return text, self._opened(after, n_skip, max(0, n_early - 1)), n_chars, event
+        text, after, n_text, n_held = self._walk(state, piece[n_healed:], completed)
+        return text, self._opened(after, n_skip, max(0, n_early - 1)), n_text, n_held
 
     def _walk(self, state: State, piece: bytes, completed: Sequence[int]) -> Step:
         """Reads the bytes one by one until a stop string is complete."""
