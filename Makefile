@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # CUDA=1 builds llama.cpp for NVIDIA GPUs, PORTABLE=1 for any CPU of this kind.
 export CUDA PORTABLE
 
-.PHONY: setup demo serve test check fix bench clean
+.PHONY: setup demo serve test check fix bench .bench clean
 
 setup: $(STAMP)
 	@$(BIN)/python .dev/llama_wheel.py
@@ -43,9 +43,15 @@ fix: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+bench: .bench
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# make experiment-cost, -held, -stop, -windows: one table each, and what it shows.
+experiment-%: .bench
+	@$(BIN)/python benchmarks/experiments.py $*
+
+.bench: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 
 clean:
 	rm -rf $(VENV) dist

@@ -8,15 +8,18 @@ from suture.healing.boundary import (
     stable_boundary,
     uncut_boundary,
 )
-from suture.healing.detokenizer import Detokenizer, OnStop, Snapshot, TokenTransducer
+from suture.healing.detokenizer import Detokenizer, Snapshot
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
+from suture.healing.stops import OnStop
 from suture.healing.tiktoken_encoding import (
     TiktokenTokenizer,
     first_difference,
     tokenizer_from_gguf,
 )
+from suture.healing.token_log import LoggedToken, TokenLog, display_name, display_text
 from suture.healing.tokenizer_json import TokenizerFileError
+from suture.healing.transducer import TokenTransducer
 from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
 from suture.healing.windows import (
     Decode,
@@ -40,11 +43,13 @@ __all__ = [
     "GgufError",
     "GgufHeader",
     "HealingError",
+    "LoggedToken",
     "OnStop",
     "Snapshot",
     "TiktokenTokenizer",
     "TokenHealer",
     "TokenKind",
+    "TokenLog",
     "TokenTransducer",
     "TokenizerFileError",
     "UnsupportedVocabulary",
@@ -53,6 +58,8 @@ __all__ = [
     "WindowSnapshot",
     "coverable",
     "decode_batch",
+    "display_name",
+    "display_text",
     "feed_batch",
     "first_difference",
     "fixed_boundary",

@@ -1,9 +1,7 @@
 """Tokens to text, one at a time: unfinished characters and possible stop strings are held back.
 
 After each token everything is sent but the longest tail that is either an unfinished character
-or the beginning of a stop string. That tail and the automaton's state determine all that can
-happen next, so they form the states of a transducer over tokens, and each step that was taken
-once is a dictionary look-up from then on, for every request with the same stop strings.
+or the beginning of a stop string.
 
 Ill-formed bytes become U+FFFD, one for each maximal subpart, as soon as no continuation can make
 them well formed. A stop string is found where reading byte by byte first completes one, whatever
@@ -21,185 +19,28 @@ T7   byte-level tokenizers: the text equals what their own decoder makes of all 
 T8   healed bytes are skipped exactly; the automaton and the decoder start after them.
 T9   every byte of a token's piece is sent, held or part of the stop; special tokens have none.
 T10  `restore` puts back any earlier state.
-T11  `text_bytes` and `text_utf16` count what was sent.
+T11  `text_chars`, `text_bytes` and `text_utf16` count what was sent.
 T12  the faults of others that `tests/regressions` names do not occur.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from suture.healing.stops import StopSet
+from suture.healing.lengths import lengths_of, n_bytes, n_chars, n_utf16
+from suture.healing.stops import OnStop
+from suture.healing.transducer import State, TokenTransducer
 from suture.healing.utf8 import incomplete_tail
-from suture.healing.vocabulary import Vocabulary
-
-_MEMO_ENTRIES = 65_536
-
-
-class OnStop(enum.Enum):
-    """Whether the stop string that ends the text is part of it."""
-
-    EXCLUDE = enum.auto()
-    INCLUDE = enum.auto()
-
-
-class _State(dict[int, "_Step"]):
-    """Where a text stands between two tokens, and the steps that were taken from there.
-
-    `holds` says per automaton state how much of a possible stop string is held.
-    """
-
-    __slots__ = ("_transducer", "held", "holds", "node")
-
-    def __init__(
-        self, transducer: TokenTransducer, node: int, held: bytes, holds: Sequence[int]
-    ) -> None:
-        super().__init__()
-        self._transducer = transducer
-        self.node = node
-        self.held = held
-        self.holds = holds
-
-    def __missing__(self, token_id: int) -> _Step:
-        return self._transducer.take(self, token_id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """What most steps do not have: bytes held, a stop string (its index, else -1), and text
-    that has fewer UTF-16 units than bytes."""
-
-    n_held: int
-    stop: int
-    n_utf16_saved: int
-
-
-# What a token does in a state: the text sent, the state after it, the text's length in bytes, and
-# the event if there is one. A plain tuple and one test, because this is all that a token costs.
-_Step: TypeAlias = tuple[str, _State, int, _Event | None]
-
-
-def _step(sent: bytes, state: _State, stop: int = -1) -> _Step:
-    text = sent.decode("utf-8", "replace")
-    n_bytes = len(text.encode())
-    event = _Event(len(state.held), stop, n_bytes - len(text.encode("utf-16-le")) // 2)
-    return text, state, n_bytes, None if event == _Event(0, -1, 0) else event
-
-
-class TokenTransducer:
-    """The shared part: pieces, stop strings, and a bounded memo of steps.
-
-    Build one per vocabulary, tuple of stop strings and `special_tokens` policy, and share it:
-    "skip" gives special tokens no text, "show" their own. Raises `ValueError` as `StopSet` does.
-    One thread may start texts while another takes steps.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        stops: Sequence[str] = (),
-        special_tokens: Literal["skip", "show"] = "skip",
-        memo_entries: int = _MEMO_ENTRIES,
-    ) -> None:
-        self._vocabulary = vocabulary
-        self._memo_entries = memo_entries
-        self._special_tokens = special_tokens
-        self._stops = StopSet(stops)
-        self._states: dict[tuple[int, bytes, OnStop], _State] = {}
-        self._n_steps = 0
-        self._holds = {
-            OnStop.EXCLUDE: self._stops.holds,
-            OnStop.INCLUDE: [0] * len(self._stops.holds),
-        }
-        self._never = [-1] * len(self._stops.completed)
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """The stop strings without repetitions."""
-        return self._stops.stops
-
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """Tokens without bytes whose own text is a stop string: the bytes alone never show it."""
-        special_ids = map(self._vocabulary.special_id, self.stops)
-        return frozenset(i for i in special_ids if i is not None and not self.piece_of(i))
-
-    def piece_of(self, token_id: int) -> bytes:
-        """The bytes that the token adds. Raises `IndexError` outside the vocabulary."""
-        piece = self._vocabulary.bytes_of(token_id)
-        if self._special_tokens == "show" and self._vocabulary.is_special(token_id):
-            return self._vocabulary.text_of(token_id).encode()
-        return piece
-
-    def start(self, on_stop: OnStop) -> _State:
-        """The state before the first byte."""
-        return self._state(0, b"", on_stop)
-
-    def take(self, state: _State, token_id: int) -> _Step:
-        """The step that the token takes for the first time in this state; the state keeps it."""
-        step = self.walk(state, self.piece_of(token_id))
-        if self._n_steps >= self._memo_entries:
-            self._forget()
-        state[token_id] = step
-        self._n_steps += 1
-        return step
-
-    def walk(self, state: _State, piece: bytes) -> _Step:
-        """Reads the bytes one by one until a stop string is complete."""
-        return self._walk(state, piece, self._stops.completed)
-
-    def walk_past_stops(self, state: _State, piece: bytes) -> _Step:
-        """Reads the bytes; a stop string that is complete is text, one that is not may go on."""
-        return self._walk(state, piece, self._never)
-
-    def _walk(self, state: _State, piece: bytes, completed: Sequence[int]) -> _Step:
-        rows, node = self._stops.rows, state.node
-        for index, byte in enumerate(piece):
-            node = rows[node][byte]
-            if completed[node] >= 0:
-                read = state.held + piece[: index + 1]
-                return self._stopped(state, read, completed[node])
-        read = state.held + piece
-        n_held = max(state.holds[node], incomplete_tail(read))
-        n_sent = len(read) - n_held
-        return _step(read[:n_sent], self._state(node, read[n_sent:], self._on_stop(state)))
-
-    def _stopped(self, state: _State, read: bytes, stop: int) -> _Step:
-        on_stop = self._on_stop(state)
-        if on_stop is OnStop.EXCLUDE:
-            read = read[: len(read) - self._stops.lengths[stop]]
-        return _step(read, self.start(on_stop), stop)
-
-    def _on_stop(self, state: _State) -> OnStop:
-        return OnStop.EXCLUDE if state.holds is self._stops.holds else OnStop.INCLUDE
-
-    def _state(self, node: int, held: bytes, on_stop: OnStop) -> _State:
-        key = (node, held, on_stop)
-        state = self._states.get(key)
-        if state is None:
-            state = self._states[key] = _State(self, node, held, self._holds[on_stop])
-        return state
-
-    def _forget(self) -> None:
-        # A copy, since another thread may add the state that its text starts in.
-        for state in list(self._states.values()):
-            state.clear()
-        self._n_steps = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a `Detokenizer` remembers; opaque."""
 
-    state: _State
-    n_skip: int
-    n_tokens: int
-    stop: int
-    ended: bool
-    counters: tuple[int, int, int, int]
+    state: State
+    counters: tuple[int, int, int]
 
 
 class Detokenizer:
@@ -208,7 +49,20 @@ class Detokenizer:
     `skip_bytes` healed bytes come first and are not shown. Stop strings complete before the
     `min_tokens`-th new token do not count; tokens that only repeat healed bytes are not new.
     `on_incomplete` says what `flush` makes of an unfinished character.
+
+    `text_chars`, `text_bytes` and `text_utf16` measure the text sent; when the text has ended,
+    they are where it was cut. `held_steps` counts tokens after which something was held, and
+    `held_max_bytes` is the most.
     """
+
+    __slots__ = (
+        "_lengths",
+        "_on_incomplete",
+        "_state",
+        "_transducer",
+        "held_max_bytes",
+        "held_steps",
+    )
 
     def __init__(
         self,
@@ -220,39 +74,46 @@ class Detokenizer:
         on_incomplete: Literal["replace", "drop"] = "replace",
     ) -> None:
         self._transducer = transducer
-        self._min_tokens = min_tokens
         self._on_incomplete = on_incomplete
-        self._state = transducer.start(include_stop)
-        self._n_skip = skip_bytes
-        self._n_tokens = 0
-        self._stop = -1
-        self._ended = False
-        # The first tokens and the end take the slow way; this is the one test before the fast one.
-        self._is_plain = not skip_bytes and min_tokens < 2
+        self._state = transducer.start(include_stop, skip_bytes, min_tokens)
         self.held_steps = 0
         self.held_max_bytes = 0
-        self.text_bytes = 0
-        self._n_utf16_saved = 0
+        self._lengths = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether a stop string or `flush` has ended the text."""
+        return self._state.ended
 
     @property
     def stopped(self) -> bool:
         """Whether a stop string has ended the text."""
-        return self._stop >= 0
+        return self._state.stop >= 0
 
     @property
     def stop_match(self) -> str | None:
         """The stop string that ended the text."""
-        return self._transducer.stops[self._stop] if self._stop >= 0 else None
+        return self._transducer.stops[self._state.stop] if self.stopped else None
 
     @property
     def held_bytes(self) -> int:
-        """Bytes read and not sent."""
-        return len(self._state.held)
+        """Bytes read that may still be sent."""
+        return 0 if self.ended else len(self._state.held)
+
+    @property
+    def text_chars(self) -> int:
+        """Code points of the text sent."""
+        return n_chars(self._lengths)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text sent, as UTF-8."""
+        return n_bytes(self._lengths)
 
     @property
     def text_utf16(self) -> int:
         """UTF-16 units of the text sent."""
-        return self.text_bytes - self._n_utf16_saved
+        return n_utf16(self._lengths)
 
     @property
     def incomplete(self) -> bool:
@@ -265,76 +126,59 @@ class Detokenizer:
         After the text has ended, nothing more comes. Raises `IndexError` for a token outside the
         vocabulary.
         """
-        if self._is_plain:
-            step = self._state[token_id]
-        elif self._ended:
-            return ""
-        else:
-            step = self._first_step(token_id)
-        text, self._state, n_bytes, event = step
-        self.text_bytes += n_bytes
-        if event is not None:
-            self._note(event)
+        text, self._state, n_text, n_held = self._state[token_id]
+        self._lengths += n_text
+        if n_held > 0:
+            self.held_steps += 1
+            if n_held > self.held_max_bytes:
+                self.held_max_bytes = n_held
         return text
+
+    def feed_all(self, token_ids: Iterable[int]) -> tuple[str, int]:
+        """Takes tokens up to the one that completes a stop string: their text, and how many.
+
+        As `feed` one by one, but where it raises `IndexError`, none of them is taken.
+        """
+        state = self._state
+        if state.ended:
+            return "", 0
+        n_all = 0
+        texts: list[str] = []
+        holds: list[int] = []
+        for token_id in token_ids:
+            text, state, n_text, n_held = state[token_id]
+            texts.append(text)
+            n_all += n_text
+            if n_held:
+                if n_held < 0:
+                    break
+                holds.append(n_held)
+        self._state = state
+        self._lengths += n_all
+        if holds:
+            self.held_steps += len(holds)
+            self.held_max_bytes = max(self.held_max_bytes, *holds)
+        return "".join(texts), len(texts)
 
     def flush(self) -> str:
         """Ends the text and returns what is still held; an unfinished character is U+FFFD or
         dropped."""
-        if self._ended:
+        if self.ended:
             return ""
-        self._end()
         held = self._state.held
+        self._state = self._transducer.end(self._state)
         if self._on_incomplete == "drop":
             held = held[: len(held) - incomplete_tail(held)]
         text = held.decode("utf-8", "replace")
-        n_bytes = len(text.encode())
-        self.text_bytes += n_bytes
-        self._n_utf16_saved += n_bytes - len(text.encode("utf-16-le")) // 2
+        self._lengths += lengths_of(text)
         return text
 
     def snapshot(self) -> Snapshot:
         """The present state, cheap to take and to keep."""
-        counters = (self.held_steps, self.held_max_bytes, self.text_bytes, self._n_utf16_saved)
-        return Snapshot(
-            self._state, self._n_skip, self._n_tokens, self._stop, self._ended, counters
-        )
+        counters = (self._lengths, self.held_steps, self.held_max_bytes)
+        return Snapshot(self._state, counters)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Puts back the state of a snapshot of this detokenizer, as if nothing had come since."""
-        self._state, self._n_skip = snapshot.state, snapshot.n_skip
-        self._n_tokens, self._stop = snapshot.n_tokens, snapshot.stop
-        self._ended = snapshot.ended
-        self._is_plain = self._is_past_first() and not self._ended
-        self.held_steps, self.held_max_bytes = snapshot.counters[:2]
-        self.text_bytes, self._n_utf16_saved = snapshot.counters[2:]
-
-    def _first_step(self, token_id: int) -> _Step:
-        """A step while healed bytes are skipped or stop strings do not count yet."""
-        piece = self._transducer.piece_of(token_id)
-        n_healed = min(len(piece), self._n_skip)
-        self._n_skip -= n_healed
-        if n_healed and n_healed == len(piece):
-            self._is_plain = self._is_past_first()
-            return "", self._state, 0, None
-        self._n_tokens += 1
-        self._is_plain = self._is_past_first()
-        if self._n_tokens < self._min_tokens:
-            return self._transducer.walk_past_stops(self._state, piece[n_healed:])
-        return self._transducer.walk(self._state, piece[n_healed:])
-
-    def _note(self, event: _Event) -> None:
-        self._n_utf16_saved += event.n_utf16_saved
-        if event.n_held:
-            self.held_steps += 1
-            self.held_max_bytes = max(self.held_max_bytes, event.n_held)
-        if event.stop >= 0:
-            self._stop = event.stop
-            self._end()
-
-    def _is_past_first(self) -> bool:
-        """Whether no healed bytes are left to skip, and stop strings count from the next token."""
-        return not self._n_skip and self._n_tokens + 1 >= self._min_tokens
-
-    def _end(self) -> None:
-        self._ended = True
-        self._is_plain = False
+        self._state = snapshot.state
+        self._lengths, self.held_steps, self.held_max_bytes = snapshot.counters

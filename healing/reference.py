@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 
 from suture.healing.boundary import Encode
-from suture.healing.detokenizer import OnStop
+from suture.healing.stops import OnStop
 from suture.healing.vocabulary import TokenKind, Vocabulary
 from suture.healing.windows import MAX_UNREAD, Decode
 

@@ -6,10 +6,18 @@ a stop string begins with a whole character, so it is never found inside another
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 MAX_STOPS = 128
 MAX_STOP_BYTES = 8192
+
+
+class OnStop(enum.Enum):
+    """Whether the stop string that ends the text is part of it."""
+
+    EXCLUDE = enum.auto()
+    INCLUDE = enum.auto()
 
 
 class StopSet:
@@ -22,8 +30,13 @@ class StopSet:
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = tuple(dict.fromkeys(stops))
         patterns = [_pattern(stop) for stop in self.stops]
-        if len(patterns) > MAX_STOPS or sum(map(len, patterns)) > MAX_STOP_BYTES:
-            raise ValueError(f"stop strings are limited to {MAX_STOPS} and {MAX_STOP_BYTES} bytes")
+        if len(patterns) > MAX_STOPS:
+            raise ValueError(f"{len(patterns)} stop strings, and at most {MAX_STOPS} are taken")
+        n_bytes = sum(map(len, patterns))
+        if n_bytes > MAX_STOP_BYTES:
+            raise ValueError(
+                f"stop strings of {n_bytes} bytes, and at most {MAX_STOP_BYTES} together are taken"
+            )
         children, depths = _trie(patterns)
         self.rows, fails = _rows(children)
         # Per state: the stop that is complete there (the longest), else -1.
@@ -51,11 +64,11 @@ class StopSet:
 
 def _pattern(stop: str) -> bytes:
     if not stop:
-        raise ValueError("a stop string is empty")
+        raise ValueError("a stop string is empty, and must have a character or more")
     try:
         return stop.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"stop string {stop!a} has a lone surrogate") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"stop string {stop!a} has a lone surrogate at {error.start}") from None
 
 
 def _trie(patterns: Sequence[bytes]) -> tuple[list[dict[int, int]], list[int]]:

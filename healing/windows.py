@@ -39,8 +39,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Literal, NamedTuple, TypeAlias
 
-from suture.healing.detokenizer import OnStop
-from suture.healing.stops import StopSet
+from suture.healing.stops import OnStop, StopSet
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 DecodeBatch: TypeAlias = Callable[[Sequence[Sequence[int]]], Sequence[str]]

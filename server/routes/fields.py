@@ -46,8 +46,10 @@ def _one_or_many(value: Any) -> Any:
 
 def _bounded_stops(stops: list[str]) -> list[str]:
     n_bytes = sum(len(stop.encode("utf-8", "replace")) for stop in stops)
-    if len(stops) > MAX_STOPS or n_bytes > MAX_STOP_BYTES:
-        raise ValueError(f"must be at most {MAX_STOPS} strings of {MAX_STOP_BYTES} bytes together")
+    if len(stops) > MAX_STOPS:
+        raise ValueError(f"must be at most {MAX_STOPS} strings, not {len(stops)}")
+    if n_bytes > MAX_STOP_BYTES:
+        raise ValueError(f"must be at most {MAX_STOP_BYTES} bytes together, not {n_bytes}")
     return stops
 
 

@@ -1,7 +1,7 @@
 """T1 to T11: the transducer against definitions by enumeration."""
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations, pairwise, product
 from typing import Literal
 
 import pytest
@@ -82,6 +82,53 @@ def test_t3_t4_t6_t11_exactly_the_least_is_held_at_every_step(
     sent += detokenizer.flush()
     assert detokenizer.text_bytes == len(sent.encode())
     assert detokenizer.text_utf16 == len(sent.encode("utf-16-le")) // 2
+    assert detokenizer.text_chars == len(sent)
+    assert detokenizer.ended and detokenizer.held_bytes == 0
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    data=st.data(), stops=STOPS, on_stop=ON_STOP, skip=st.integers(0, 3), early=st.integers(0, 4)
+)
+def test_t1_several_tokens_a_step_are_the_same_as_one(
+    data: st.DataObject, stops: list[str], on_stop: OnStop, skip: int, early: int
+) -> None:
+    pieces = data.draw(partitions(data.draw(byte_strings())))
+    transducer = TokenTransducer(of_pieces(pieces), stops)
+    single, several = (
+        Detokenizer(transducer, skip_bytes=skip, min_tokens=early, include_stop=on_stop)
+        for _ in range(2)
+    )
+
+    for step in data.draw(partitions(bytes(range(len(pieces))))):
+        text, n_tokens = several.feed_all(step)
+        one_by_one = ""
+        n_single = 0
+        while n_single < len(step) and not single.ended:
+            one_by_one += single.feed(step[n_single])
+            n_single += 1
+        assert (text, n_tokens) == (one_by_one, n_single)
+        assert counters(several) == counters(single)
+        assert several.stop_match == single.stop_match
+
+    assert several.flush() == single.flush()
+    assert counters(several) == counters(single)
+
+
+def counters(detokenizer: Detokenizer) -> tuple[int, ...]:
+    held = (detokenizer.held_bytes, detokenizer.held_steps, detokenizer.held_max_bytes)
+    return (*held, detokenizer.text_chars, detokenizer.text_bytes, detokenizer.text_utf16)
+
+
+def test_t10_a_run_with_a_bad_token_is_not_taken_at_all() -> None:
+    detokenizer = Detokenizer(TokenTransducer(of_pieces([b"a", b"\xe4"])))
+    detokenizer.feed_all([0, 1])
+    before = detokenizer.snapshot()
+
+    with pytest.raises(IndexError):
+        detokenizer.feed_all([0, 1, 2])
+
+    assert detokenizer.snapshot() == before
 
 
 @settings(deadline=None)
@@ -162,27 +209,55 @@ def test_t10_restoring_equals_never_having_gone_on(
     assert detour.snapshot() == straight.snapshot()
 
 
-def test_t1_all_short_strings_of_edge_bytes_in_every_split() -> None:
-    edges = bytes.fromhex("41 80 9F A0 BF C2 E0 ED F0 F4 F5")
-    transducer = TokenTransducer(of_pieces([bytes([byte]) for byte in range(256)]))
-
-    for data in map(bytes, product(edges, repeat=3)):
-        detokenizer = Detokenizer(transducer)
-        text = "".join(map(detokenizer.feed, data)) + detokenizer.flush()
-        assert text == data.decode("utf-8", "replace"), data
+EDGES = bytes.fromhex("00 41 7F 80 8F 90 9F A0 BF C0 C2 DF E0 E1 ED EF F0 F1 F4 F5 FF")
 
 
-def test_t2_all_pairs_of_short_stops_against_all_short_texts() -> None:
-    letters = of_pieces([b"a", b"b"])
-    stops = ["".join(word) for n in (1, 2, 3) for word in product("ab", repeat=n)]
+def test_t1_t3_all_short_strings_of_edge_bytes_in_every_split() -> None:
+    strings = [bytes(word) for n in range(1, 4) for word in product(EDGES, repeat=n)]
+    id_of = {piece: token_id for token_id, piece in enumerate(strings)}
+    # Not remembered: each of these steps is taken once.
+    transducer = TokenTransducer(of_pieces(strings), memo_entries=1)
 
-    for pair in product(stops, repeat=2):
-        transducer = TokenTransducer(letters, pair)
-        for word in product((0, 1), repeat=6):
+    for data in strings:
+        held = reference.incomplete_tail(data)
+        expected = data.decode("utf-8", "replace")
+        for cuts in product((False, True), repeat=len(data) - 1):
+            at = [0, *(n for n, cut in enumerate(cuts, 1) if cut), len(data)]
             detokenizer = Detokenizer(transducer)
-            text = "".join(map(detokenizer.feed, word)) + detokenizer.flush()
-            pieces = [letters.bytes_of(token_id) for token_id in word]
-            assert (text, detokenizer.stop_match) == reference.final_text(pieces, pair)
+            text = "".join(detokenizer.feed(id_of[data[a:b]]) for a, b in pairwise(at))
+            assert detokenizer.held_bytes == held, (data, at)
+            assert text + detokenizer.flush() == expected, (data, at)
+
+
+def test_t2_t3_all_pairs_of_short_stops_against_all_short_texts() -> None:
+    letters = of_pieces([b"a", b"b"])
+    words = ["".join(word) for n in (1, 2, 3) for word in product("ab", repeat=n)]
+    texts = [bytes(word) for n in range(9) for word in product(b"ab", repeat=n)]
+
+    for stops in [(), *((word,) for word in words), *combinations(words, 2)]:
+        transducer = TokenTransducer(letters, stops)
+        for data in texts:
+            detokenizer = Detokenizer(transducer)
+            text = "".join(detokenizer.feed(byte - 97) for byte in data)
+            if not detokenizer.stopped:
+                assert detokenizer.held_bytes == longest_start(data.decode(), stops)
+            text += detokenizer.flush()
+            assert (text, detokenizer.stop_match) == cut_at_first(data.decode(), stops)
+
+
+def cut_at_first(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
+    """The text up to the stop string that ends first, the longest of those that end there."""
+    found = [(text.index(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
+    if not found:
+        return text, None
+    end, _, stop = min(found)
+    return text[: end - len(stop)], stop
+
+
+def longest_start(text: str, stops: Sequence[str]) -> int:
+    """The longest end of the text that begins a stop string and is none itself."""
+    starts = [n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])]
+    return max(starts, default=0)
 
 
 @pytest.mark.parametrize("data", ILL_FORMED, ids=lambda data: data.hex())

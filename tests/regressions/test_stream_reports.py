@@ -1,16 +1,36 @@
 """Reported faults of streaming detokenizers, each in its smallest form (T12).
 
 A row: the public report, the tokens as hex, options, and the deltas a client should see; the
-last one is what the flush releases.
+last one is what the flush releases. Reports about several tokens a step, log probabilities and
+the loop around a detokenizer are in the other `test_stream_` modules.
+
+Other projects report faults of these kinds too: shimmy#159, LocalAI#677, triton#8039,
+java-llama.cpp#3, djl-serving#3085, TensorRT-LLM backend#332 and #423, textgen#1603,
+turbo-fieldfare#118, SwiftLM#126 and #133, mlx-examples#524 and #651, ollama#442 and #2673.
+
+What has no counterpart here, and why:
+
+    vllm#48853, tokenizers          the prompt is no part of the stream: nothing of it is kept
+    tokenizers#1705                 nor is there an index into it
+    sglang#2812                     a stream's state is in its object; what is forgotten is only
+                                    remembered steps, which are taken again (below)
+    vllm#51641                      a parser of reasoning text; entries that wait with their text
+                                    are in `test_stream_logprobs`
+    llama.cpp#19992                 a chat parser that refuses ill-formed text; the text is below
+    mlx-knife#68, mlx-knife#73      a table of pieces built for every token: a cost, no text
+    Camelid#731                     the whole reply once more: a fault of a route
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from support.vocab import of_pieces
+from support.vocab import of_pieces, write_gguf
 from suture.healing import Detokenizer, OnStop, TokenKind, TokenTransducer, Vocabulary
+from suture.server.routes.fields import StopStrings
 
 
 @dataclass(frozen=True)
@@ -141,6 +161,62 @@ REPORTS = [
         ["\nUser:"],
         "\nUser:",
     ),
+    Report("transformers.js#853 one by one", "E58D|95", ["", "单", ""]),
+    Report(
+        "tokenizers a prompt that ends in U+FFFD is not sent", spelled("a", "b"), ["a", "b", ""]
+    ),
+    Report("tokenizers#1543 no clean-up", spelled("!", " !", " !"), ["!", " !", " !", ""]),
+    Report("tokenizers#1705 a quote after a colon", spelled("':", " '"), ["':", " '", ""]),
+    Report(
+        "TGI a stop of 250 characters",
+        spelled("x" + "s" * 100, "s" * 150 + "y"),
+        ["x", "", ""],
+        ["s" * 250],
+        "s" * 250,
+    ),
+    Report(
+        "vllm#13087 no empty beginning",
+        spelled("one", " two", " three"),
+        ["one", " two", " three", ""],
+        ["<end of the answer>"],
+    ),
+    Report(
+        "llama.cpp#13780 what is sent is the text",
+        spelled("a\n", "b", "\n", "\nc"),
+        ["a", "\nb", "", "", ""],
+        ["\n\n"],
+        "\n\n",
+    ),
+    Report("llama.cpp#19992 ends inside a character", "61|E4BD", ["a", "", "\ufffd"]),
+    Report(
+        "llama.cpp#19992 an editor drops the rest", "61|E4BD", ["a", "", ""], on_incomplete="drop"
+    ),
+    Report("llama.cpp#24008 no space is taken", spelled("", " final"), ["", " final", ""]),
+    Report("ollama#15231 a letter of two bytes", "C4|85|C485", ["", "ą", "ą", ""]),
+    Report("ollama nul is text", "00|6100", ["\x00", "a\x00", ""]),
+    Report("Camelid#288 ends inside an emoji", "61|F09F98", ["a", "", "\ufffd"]),
+    Report("harmony#83 text after bad bytes", "61|FF|62", ["a", "\ufffd", "b", ""]),
+    Report(
+        "smg#2203 the tail of a stop string is not sent",
+        spelled("ok<|", "st", "ep|>"),
+        ["ok", "", "", ""],
+        ["<|step|>"],
+        "<|step|>",
+    ),
+    Report(
+        "omlx#2386 no half of a marker remains",
+        spelled("x\n>>>", ">>>> UP", "DATED\n"),
+        ["x", "", "", ""],
+        ["\n>>>>>>> UPDATED"],
+        "\n>>>>>>> UPDATED",
+    ),
+    Report(
+        "vmlx-swift#109 nothing after a stop string",
+        spelled("a;b", "c"),
+        ["a", "", ""],
+        [";"],
+        ";",
+    ),
     Report("ties go to the longest stop", spelled("xabc"), ["x", ""], ["c", "bc", "abc"], "abc"),
     Report(
         "the stop that completes first wins", spelled("xabcdY"), ["xa", ""], ["abcd", "bc"], "bc"
@@ -213,18 +289,58 @@ def test_a_stop_string_that_is_a_special_token_is_known_by_id() -> None:
     assert TokenTransducer(specials(), ["<|eot_id|>", "x"]).stop_ids == {1}
 
 
+def test_t9_an_added_token_is_its_text_and_not_bytes_in_an_alphabet(tmp_path: Path) -> None:
+    """tokenizers#1392: added ``é!`` was read in the byte-level alphabet, and shown as U+FFFD."""
+    metadata: dict[str, object] = {
+        "general.architecture": "toy",
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": [b"a", "é!".encode(), "Ġnaïve".encode()],
+        "tokenizer.ggml.token_type": [1, 4, 4],
+    }
+    vocabulary = Vocabulary.from_gguf(write_gguf(tmp_path / "model.gguf", metadata, {}))
+
+    assert Detokenizer(TokenTransducer(vocabulary)).feed_all([0, 1, 2])[0] == "aé!Ġnaïve"
+
+
+def test_t12_a_forgotten_step_is_taken_again() -> None:
+    """sglang#2812: with more streams than expected, a stream's state was gone."""
+    transducer = TokenTransducer(of_pieces([b"\xe4", b"\xbd", b"\xa0"]), memo_entries=2)
+    streams = [Detokenizer(transducer) for _ in range(50)]
+
+    deltas = [[stream.feed(token_id) for stream in streams] for token_id in (0, 1, 2)]
+
+    assert deltas == [[""] * 50, [""] * 50, ["你"] * 50]
+
+
 @pytest.mark.parametrize(
-    ("stops", "reason"),
+    ("stops", "limit", "given"),
     [
-        (["a", ""], "empty"),
-        (["\ud83d"], "surrogate"),
-        ([chr(0x100 + n) for n in range(129)], "limited"),
-        (["x" * 8193], "limited"),
+        (["a", ""], "a character or more", "empty"),
+        (["a\ud83d"], "lone surrogate", "at 1"),
+        ([chr(0x100 + n) for n in range(129)], "at most 128", "129 stop strings"),
+        (["x" * 8000, "é" * 97], "at most 8192", "8194 bytes"),
     ],
 )
-def test_stop_strings_that_cannot_work_are_refused(stops: list[str], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+def test_stop_strings_that_cannot_work_are_refused_with_the_limit_and_what_was_given(
+    stops: list[str], limit: str, given: str
+) -> None:
+    with pytest.raises(ValueError, match=limit) as refused:
         TokenTransducer(of_pieces([b"a"]), stops)
+    assert given in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("stops", "message"),
+    [
+        ([chr(0x100 + n) for n in range(65)], "at most 64 strings, not 65"),
+        (["x" * 4000, "é" * 50], "at most 4096 bytes together, not 4100"),
+        (["a\ud83d"], "lone surrogate at 1"),
+        (7, "a string or an array of strings"),
+    ],
+)
+def test_a_request_is_told_which_limit_its_stop_strings_broke(stops: object, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TypeAdapter(StopStrings).validate_python(stops)
 
 
 def test_repeated_stop_strings_count_once() -> None:

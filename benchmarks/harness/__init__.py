@@ -1,0 +1,1 @@
+"""What the benchmarks share: streams of tokens, peers, and clocks."""
