@@ -24,9 +24,14 @@ _CHARACTER_BYTES = 4
 class TextStream(Protocol):
     """One text being generated, token by token; `Detokenizer` says what the names mean."""
 
-    held_steps: int
-    held_max_bytes: int
-    text_bytes: int
+    @property
+    def held_steps(self) -> int: ...
+
+    @property
+    def held_max_bytes(self) -> int: ...
+
+    @property
+    def text_bytes(self) -> int: ...
 
     @property
     def stopped(self) -> bool: ...

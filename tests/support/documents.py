@@ -9,11 +9,15 @@ from pathlib import Path
 _DOCS = Path(__file__).parents[2] / "docs"
 
 
-def run_block(document: str, number: int, names: dict[str, object]) -> None:
-    """Runs one block of a document; the failures are what doctest reports."""
+def run_blocks(document: str, names: dict[str, object]) -> int:
+    """Runs a document's blocks one after the other, in one namespace; how many examples.
+
+    Fails with what doctest reports.
+    """
     path = _DOCS / document
-    block = re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL)[number]
-    test = doctest.DocTestParser().get_doctest(block, names, document, str(path), 0)
+    blocks = "".join(re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(blocks, names, document, str(path), 0)
     report: list[str] = []
-    doctest.DocTestRunner().run(test, out=report.append)
+    results = doctest.DocTestRunner().run(test, out=report.append)
     assert not report, "".join(report)
+    return results.attempted

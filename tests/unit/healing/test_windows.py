@@ -1,10 +1,7 @@
 """The window decoder on small cases: the rule, its bounds, and reported faults of its peers."""
 
-import doctest
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -334,24 +331,3 @@ def test_counters_say_what_waited() -> None:
     assert (detokenizer.held_tokens, detokenizer.held_bytes) == (0, 1)
     assert (detokenizer.held_steps, detokenizer.held_max_tokens) == (4, 3)
     assert (detokenizer.text_bytes, detokenizer.text_utf16) == (4, 2)
-
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "detokenizing.md"
-
-
-def run_block(number: int, names: dict[str, object]) -> None:
-    """Runs one of the document's blocks of Python; the failures are what doctest reports."""
-    block = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[number]
-    test = doctest.DocTestParser().get_doctest(block, names, DOCUMENT.name, str(DOCUMENT), 0)
-    report: list[str] = []
-    doctest.DocTestRunner().run(test, out=report.append)
-    assert not report, "".join(report)
-
-
-@pytest.mark.model
-def test_the_documents_splits_are_those_of_a_real_vocabulary(small_model: Path) -> None:
-    run_block(0, {"model": small_model})
-
-
-def test_the_documents_window_does_what_it_says() -> None:
-    run_block(-1, {})
