@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from suture.healing import read_metadata
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
@@ -15,7 +14,7 @@ from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import family_of_file
+from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, State
 from suture.server.settings import Settings
@@ -109,6 +108,7 @@ class LocalCompleter:
             n_threads=settings.threads or best_thread_count(),
             n_ctx=settings.ctx,
             n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
+            vocabulary_cache=settings.vocabulary_cache,
             on_progress=lambda share: not self._scheduler.is_closed,
         )
         try:
@@ -120,7 +120,8 @@ class LocalCompleter:
 
     def _measure(self, engine: LlamaEngine) -> LoadedModel:
         """Find out what the model can do and how fast it is here."""
-        family = family_of_file(engine.vocabulary, self._name, read_metadata(self._path))
+        tokens = engine.vocabulary
+        family = detect_family(tokens, self._name, tokens.architecture, tokens.title)
         speed = measure_prefill(engine)
         budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
         self._info = ModelInfo(

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary, read_metadata
+from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary
 from suture.server.client import Absent, Suture
 from suture.server.commands import exits
 from suture.server.commands.complete import open_client, server_url
@@ -25,7 +25,7 @@ from suture.server.engine import libllama
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.store import list_models
-from suture.server.prompt.families import FimFamily, family_of_file, spaced_family
+from suture.server.prompt.families import FimFamily, detect_family, spaced_family
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -128,15 +128,15 @@ def _model(settings: Settings) -> Iterator[Finding]:
         return
     path = Path(str(listed[name]["path"] if name in listed else name)).expanduser()
     try:
-        yield describe_vocabulary(name, path)
+        yield describe_vocabulary(name, path, settings.vocabulary_cache)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
         yield Finding("problem", f"model {name}: {error}", "suture models lists those known")
 
 
-def describe_vocabulary(name: str, path: Path) -> Finding:
+def describe_vocabulary(name: str, path: Path, cache: Path | None = None) -> Finding:
     """What the model's vocabulary is, and whether it can fill holes. Reads no weights."""
-    vocabulary = Vocabulary.from_gguf(path)
-    family = family_of_file(vocabulary, path.stem, read_metadata(path))
+    vocabulary = Vocabulary.from_gguf(path, cache)
+    family = detect_family(vocabulary, path.stem, vocabulary.architecture, vocabulary.title)
     model = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer})"
     kind: Literal["ok", "note"] = "ok"
     if family is None:

@@ -64,9 +64,10 @@ class LlamaEngine:
     """Drives one GGUF model. Make it, use it and close it on one and the same thread.
 
     `n_ctx` 0 is the model's training length, at most 8192. `n_gpu_layers` -1 offloads what fits.
-    `on_progress` is called with the share loaded, 0 to 1; False stops the loading. `vocab` is the
-    library's own vocabulary pointer, for a `Grammar`. Raises `ModelError` in one line for a file
-    that is missing, broken or not a text-generating model.
+    `vocabulary_cache` is the folder that `Vocabulary.from_gguf` takes. `on_progress` is called with
+    the share loaded, 0 to 1; False stops the loading. `vocab` is the library's own vocabulary
+    pointer, for a `Grammar`. Raises `ModelError` in one line for a file that is missing, broken or
+    not a text-generating model.
     """
 
     def __init__(
@@ -76,12 +77,13 @@ class LlamaEngine:
         n_threads: int,
         n_ctx: int = 0,
         n_gpu_layers: int = -1,
+        vocabulary_cache: Path | None = None,
         on_progress: Callable[[float], bool] | None = None,
     ) -> None:
         self._lib = libllama.load()
         self._thread = threading.get_ident()
         self.should_abort: Callable[[], bool] = lambda: False
-        self.vocabulary = _read_vocabulary(path)
+        self.vocabulary = _read_vocabulary(path, vocabulary_cache)
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
         self.vocab = self._lib.llama_model_get_vocab(self._model)
         self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
@@ -333,11 +335,11 @@ class _Batch:
         self._lib.llama_batch_free(self.raw)
 
 
-def _read_vocabulary(path: Path) -> Vocabulary:
+def _read_vocabulary(path: Path, cache: Path | None) -> Vocabulary:
     if not path.is_file():
         raise ModelError(f"{path}: no such model file")
     try:
-        return Vocabulary.from_gguf(path)
+        return Vocabulary.from_gguf(path, cache)
     except (GgufError, UnsupportedVocabulary) as error:
         raise ModelError(f"{path}: {error}") from error
 
