@@ -8,6 +8,7 @@ from suture.healing.boundary import (
     stable_boundary,
     uncut_boundary,
 )
+from suture.healing.canonical import CanonicalPairs, is_canonical
 from suture.healing.detokenizer import Detokenizer, OnStop, Snapshot, TokenTransducer
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
@@ -15,6 +16,7 @@ from suture.healing.tiktoken_encoding import (
     TiktokenTokenizer,
     first_difference,
     tokenizer_from_gguf,
+    tokenizer_of,
 )
 from suture.healing.tokenizer_json import TokenizerFileError
 from suture.healing.vocabulary import TokenKind, UnsupportedVocabulary, Vocabulary
@@ -31,6 +33,7 @@ from suture.healing.windows import (
 __all__ = [
     "Boundary",
     "BoundaryError",
+    "CanonicalPairs",
     "Constraint",
     "Decode",
     "DecodeBatch",
@@ -56,9 +59,11 @@ __all__ = [
     "feed_batch",
     "first_difference",
     "fixed_boundary",
+    "is_canonical",
     "read_header",
     "read_metadata",
     "stable_boundary",
     "tokenizer_from_gguf",
+    "tokenizer_of",
     "uncut_boundary",
 ]

@@ -11,10 +11,12 @@ N2  Where a pair's own bytes are split in one way whatever stands around them, i
 
 A pair alone does not decide where its surroundings do: which digits form a group of three, whether
 ``'s`` is a contraction, which blanks stand together. There `is_pair` takes it if there are
-surroundings that permit it, and `extends` reads them. Three things are decided by neither: a
-character of which only the first bytes are there, whether control and added tokens should have been
-found in the text, and, in families that take a whole word for one token whatever the merges say,
-whether a word that is still open becomes one.
+surroundings that permit it, and `extends` reads those on the left. Not decided by either:
+
+- what a character is of which only the first bytes are there, or the last of a pair's;
+- whether an added token should have been found in the text, where more than two tokens spell it;
+- in families that take a word for one token whatever the merges say: whether a word becomes one
+  that is still open, nor by `is_pair` whether the two are all of a word.
 """
 
 from __future__ import annotations
@@ -69,13 +71,23 @@ class CanonicalPairs:
         self._rule = _rule_of(vocabulary, encode)
         self._max_cached = max_cached
         self._cached: dict[tuple[int, int], _Verdict] = {}
+        self._may_begin = lru_cache(max_cached)(self._rule.may_begin)
 
     def is_pair(self, left: int, right: int) -> bool:
         """Whether some canonical sequence has these two as neighbours.
 
-        Control tokens and added ones are neighbours of all tokens, unused rows of none.
+        Control tokens are neighbours of all tokens, unused rows of none.
         """
         return self._verdict(left, right) is not _Verdict.NO
+
+    def depends(self, left: int, right: int) -> bool:
+        """Whether a pair that is taken is so only in some surroundings."""
+        return self._verdict(left, right) is _Verdict.DEPENDS
+
+    @property
+    def n_cached(self) -> int:
+        """How many pairs are remembered."""
+        return len(self._cached)
 
     def extends(self, left_ids: Sequence[int], token_id: int) -> bool:
         """Whether some canonical sequence begins with these tokens and goes on with that one.
@@ -85,7 +97,7 @@ class CanonicalPairs:
         """
         verdict = self._verdict(left_ids[-1] if left_ids else _BEGINNING, token_id)
         if verdict is _Verdict.DEPENDS:
-            return self._rule.may_begin([*self._since_barrier(left_ids), token_id])
+            return self._may_begin((*self._since_barrier(left_ids), token_id))
         return verdict is _Verdict.YES
 
     def _verdict(self, left: int, right: int) -> _Verdict:
@@ -97,26 +109,36 @@ class CanonicalPairs:
         return known
 
     def _decide(self, left: int, right: int) -> _Verdict:
+        if not (self._may_stand(left) and self._may_stand(right)):
+            return _Verdict.NO
+        if self._added and self._spell_added(left, right):
+            return _Verdict.NO
         if self._is_barrier(right):
             return _Verdict.YES
-        if not self._is_ordinary(right):
-            return _Verdict.NO
         if left == _BEGINNING or self._is_barrier(left):
             return _Verdict.YES if self._rule.may_begin([right]) else _Verdict.NO
-        if not self._is_ordinary(left) or self._holds_added(left, right):
-            return _Verdict.NO
         return self._rule.pair(left, right)
 
-    def _holds_added(self, left: int, right: int) -> bool:
-        """Whether the tokenizer would find an added token in the text of these two."""
-        data = self._vocabulary.bytes_of(left) + self._vocabulary.bytes_of(right)
-        return any(text in data for text in self._added)
+    def _may_stand(self, token_id: int) -> bool:
+        return (
+            token_id == _BEGINNING
+            or self._is_barrier(token_id)
+            or bool(self._vocabulary.rank[token_id] >= 0)
+        )
+
+    def _spell_added(self, left: int, right: int) -> bool:
+        """Whether the tokenizer would find an added token in the text of these two.
+
+        It looks for the longest first: one that is there gives way to longer ones only.
+        """
+        ids = [token_id for token_id in (left, right) if token_id != _BEGINNING]
+        there = [len(self._vocabulary.bytes_of(i)) for i in ids if self._is_barrier(i)]
+        n_longest = max(there, default=0)
+        data = b"".join(map(self._vocabulary.bytes_of, ids))
+        return any(text in data for text in self._added if len(text) > n_longest)
 
     def _is_barrier(self, token_id: int) -> bool:
         return token_id != _BEGINNING and self._vocabulary.kind_of(token_id) in _BARRIERS
-
-    def _is_ordinary(self, token_id: int) -> bool:
-        return bool(self._vocabulary.rank[token_id] >= 0)
 
     def _since_barrier(self, ids: Sequence[int]) -> Sequence[int]:
         start = len(ids)
@@ -210,11 +232,12 @@ class _Retokenizing:
         return _Verdict.YES if self.may_begin([left, right]) else _Verdict.NO
 
     def may_begin(self, ids: Sequence[int]) -> bool:
-        """Also where the ends are parts of characters: what becomes of those is not known."""
-        data = b"".join(map(self._vocabulary.bytes_of, ids))
-        if not _is_text(data):
-            return True
-        return is_canonical(ids, self._vocabulary, self._encode)
+        """Where only a part of a character is there, each token that is text is asked for."""
+        pieces = list(map(self._vocabulary.bytes_of, ids))
+        if _is_text(b"".join(pieces)):
+            return is_canonical(ids, self._vocabulary, self._encode)
+        alone = [i for i, piece in zip(ids, pieces, strict=True) if _is_text(piece)]
+        return all(is_canonical([i], self._vocabulary, self._encode) for i in alone)
 
 
 def _is_text(data: bytes) -> bool:
