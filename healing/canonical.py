@@ -5,7 +5,8 @@ continued if it is the beginning of such a sequence. For byte-pair encoding that
 neighbours: within what the pre-tokenizer leaves together, a sequence is canonical exactly if every
 two neighbours are.
 
-N1  No two neighbours in the tokens of a text are ever refused.
+N1  No two neighbours in the tokens of a text are refused, if its pre-tokenizer is known or there is
+    none.
 N2  Where a pair's own bytes are split in one way whatever stands around them, it is taken exactly
     if the tokenizer makes these two tokens of them.
 
@@ -13,10 +14,12 @@ A pair alone does not decide where its surroundings do: which digits form a grou
 ``'s`` is a contraction, which blanks stand together. There `is_pair` takes it if there are
 surroundings that permit it, and `extends` reads those on the left. Not decided by either:
 
-- what a character is of which only the first bytes are there, or the last of a pair's;
+- what a character is of which only the first bytes are there, or only the last of a pair's;
+- whether a word that is still open can go on so that its last token stays as it is;
 - whether an added token should have been found in the text, where more than two tokens spell it;
-- in families that take a word for one token whatever the merges say: whether a word becomes one
-  that is still open, nor by `is_pair` whether the two are all of a word.
+- by `is_pair`, whether the two are all of a word, in families that take a word for one token
+  whatever the merges say;
+- splits by characters that a family's expression lists one by one (deepseek-llm, deepseek-v3).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -51,7 +54,7 @@ def is_canonical(ids: Sequence[int], vocabulary: Vocabulary, encode: Encode) -> 
     Where the tokenizer reads a space before a text, they are asked about behind a byte that joins
     with nothing.
     """
-    anchor = _anchor(vocabulary)
+    anchor = b"" if vocabulary.model == "gpt2" else vocabulary.lone_byte
     before = list(encode(anchor)) if anchor else []
     data = b"".join(map(vocabulary.bytes_of, ids))
     return list(encode(anchor + data)) == [*before, *ids]
@@ -132,10 +135,15 @@ class CanonicalPairs:
         It looks for the longest first: one that is there gives way to longer ones only.
         """
         ids = [token_id for token_id in (left, right) if token_id != _BEGINNING]
-        there = [len(self._vocabulary.bytes_of(i)) for i in ids if self._is_barrier(i)]
-        n_longest = max(there, default=0)
-        data = b"".join(map(self._vocabulary.bytes_of, ids))
-        return any(text in data for text in self._added if len(text) > n_longest)
+        pieces = [self._vocabulary.bytes_of(token_id) for token_id in ids]
+        is_there = list(map(self._is_barrier, ids))
+        n_longest = max(map(len, compress(pieces, is_there)), default=0)
+        others = [piece for piece, there in zip(pieces, is_there, strict=True) if not there]
+        data = b"".join(pieces)
+        return any(
+            text in data if len(text) > n_longest else any(text in piece for piece in others)
+            for text in self._added
+        )
 
     def _is_barrier(self, token_id: int) -> bool:
         return token_id != _BEGINNING and self._vocabulary.kind_of(token_id) in _BARRIERS
@@ -174,7 +182,9 @@ class _Merging:
     def __init__(self, vocabulary: Vocabulary, rows: npt.NDArray[np.int32], seams: Seams) -> None:
         self._bytes_of = vocabulary.bytes_of
         self._seams = seams
-        self._merges = Merges(rows, _byte_ids(vocabulary), vocabulary.bytes_of, vocabulary.n_vocab)
+        self._merges = Merges(
+            rows, _byte_ids(vocabulary, rows), vocabulary.bytes_of, vocabulary.n_vocab
+        )
         self._words = vocabulary if vocabulary.pretokenizer in _WHOLE_WORDS else None
 
     def pair(self, left: int, right: int) -> _Verdict:
@@ -248,19 +258,12 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _byte_ids(vocabulary: Vocabulary) -> list[int]:
-    """The ordinary token of every byte, -1 where there is none."""
+def _byte_ids(vocabulary: Vocabulary, rows: npt.NDArray[np.int32]) -> list[int]:
+    """The token of every byte that merging starts from, -1 where there is none.
+
+    Of several with the same byte, that is the one which merges speak of.
+    """
+    merged = set(rows[:, :2].ravel().tolist())
     found = [vocabulary.ids_of(bytes([byte])) for byte in range(256)]
-    return [
-        next((i for i in ids if vocabulary.kind_of(i) is TokenKind.NORMAL), -1) for ids in found
-    ]
-
-
-@lru_cache(maxsize=16)
-def _anchor(vocabulary: Vocabulary) -> bytes:
-    """A byte that is in no longer token, where a text is not read as it stands; else nothing."""
-    if vocabulary.model == "gpt2":
-        return b""
-    pieces = map(vocabulary.bytes_of, vocabulary.sorted_ids.tolist())
-    inside = set(b"".join(piece for piece in pieces if len(piece) > 1))
-    return bytes(sorted(set(range(1, 128)) & vocabulary.single_bytes - inside)[:1])
+    normal = [[i for i in ids if vocabulary.kind_of(i) is TokenKind.NORMAL] for ids in found]
+    return [max(ids, key=merged.__contains__, default=-1) for ids in normal]

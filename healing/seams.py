@@ -100,9 +100,10 @@ class Seams:
         except UnicodeDecodeError:
             return False
         if key not in self._wholes:
-            layouts = [self._starts(key + after, len(key)) for after in _AFTER_ANY]
-            uncut = any(starts[-1] in (0, len(key)) and len(starts) <= 2 for starts in layouts)
-            self._wholes[key] = uncut or not self._pretokenizer.knows(key)
+            self._wholes[key] = not self._pretokenizer.knows(key) or any(
+                not any(0 < start < len(key) for start in self._starts(key + after, len(key)))
+                for after in _AFTER_ANY
+            )
         return self._wholes[key]
 
     def layouts(self, data: bytes) -> Iterator[frozenset[int]] | None:

@@ -230,6 +230,15 @@ class Vocabulary:
         return tuple(i for i, piece in enumerate(self._pieces) if not piece)
 
     @cached_property
+    def lone_byte(self) -> bytes:
+        """The first ASCII byte that no longer token holds, so that nothing is joined with it.
+
+        Nothing if there is none.
+        """
+        inside = set(b"".join(key for key in self._keys if len(key) > 1))
+        return bytes(sorted(set(range(1, 128)) & self.single_bytes - inside)[:1])
+
+    @cached_property
     def control_ids(self) -> frozenset[int]:
         """The tokens that stand for no text, such as the end of a document."""
         return frozenset(self.ids_of_kind(TokenKind.CONTROL).tolist())

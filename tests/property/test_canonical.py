@@ -122,6 +122,7 @@ def test_n1_n2_on_a_toy_vocabulary(family: str, text: str, data: st.DataObject) 
     pairs = CanonicalPairs(vocabulary, encode)
     ids = encode(text.encode())
     check_canonical(pairs, ids, vocabulary)
+    assert all(pairs.extends(ids[:n_left], ids[n_left]) for n_left in range(len(ids)))
     rows = st.integers(0, vocabulary.n_vocab - 1)
     check_pair(pairs, data.draw(rows), data.draw(rows), vocabulary, encode)
 
@@ -203,7 +204,11 @@ def test_n1_no_neighbours_of_a_real_text_are_refused(real: Real, model_store: Pa
     texts += [text.encode() for text in TRICKY_TEXTS.values()]
     texts += [pulled(["vocab-qwen2.inp"], model_store)["vocab-qwen2.inp"].read_bytes()]
     for text in texts:
-        check_canonical(real.pairs, real.encode(text), real.vocabulary)
+        ids = real.encode(text)
+        check_canonical(real.pairs, ids, real.vocabulary)
+        beginning = ids[:40]
+        for n_left, token_id in enumerate(beginning):
+            assert real.pairs.extends(beginning[:n_left], token_id), (text[:40], n_left)
 
 
 @pytest.mark.model
