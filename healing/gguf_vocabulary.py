@@ -75,8 +75,11 @@ def _merges(metadata: Mapping[str, object], ids: Mapping[bytes, int]) -> MergeSo
 def _merge_rows(merges: Sequence[bytes], ids: Mapping[bytes, int]) -> npt.NDArray[np.int32]:
     # In the byte-level alphabet no space stands for itself, so the first one is the seam.
     parts = [merge.partition(b" ") for merge in merges]
-    rows = [(ids.get(a, -1), ids.get(b, -1), ids.get(a + b, -1)) for a, _, b in parts]
-    return np.array(rows, np.int32).reshape(-1, 3)
+    rows = np.empty((len(merges), 3), np.int32)
+    rows[:, 0] = [ids.get(left, -1) for left, _, _ in parts]
+    rows[:, 1] = [ids.get(right, -1) for _, _, right in parts]
+    rows[:, 2] = [ids.get(left + right, -1) for left, _, right in parts]
+    return rows
 
 
 def _kinds(
