@@ -45,7 +45,6 @@ _WHOLE_WORDS = frozenset(
     " glm4 glm5 tekken granite-embed-multi-97m".split()
 )
 _BARRIERS = (TokenKind.CONTROL, TokenKind.USER_DEFINED)
-_BEGINNING = -1
 
 
 def is_canonical(ids: Sequence[int], vocabulary: Vocabulary, encode: Encode) -> bool:
@@ -73,7 +72,7 @@ class CanonicalPairs:
         self._added = [vocabulary.bytes_of(token_id) for token_id in vocabulary.added_ids]
         self._rule = _rule_of(vocabulary, encode)
         self._max_cached = max_cached
-        self._cached: dict[tuple[int, int], _Verdict] = {}
+        self._cached: dict[tuple[int | None, int], _Verdict] = {}
         self._may_begin = lru_cache(max_cached)(self._rule.may_begin)
 
     def is_pair(self, left: int, right: int) -> bool:
@@ -98,12 +97,12 @@ class CanonicalPairs:
         The tokenizer splits before `left_ids`, which are the beginning of such a sequence
         themselves; if there are none, it splits before the token.
         """
-        verdict = self._verdict(left_ids[-1] if left_ids else _BEGINNING, token_id)
+        verdict = self._verdict(left_ids[-1] if left_ids else None, token_id)
         if verdict is _Verdict.DEPENDS:
             return self._may_begin((*self._since_barrier(left_ids), token_id))
         return verdict is _Verdict.YES
 
-    def _verdict(self, left: int, right: int) -> _Verdict:
+    def _verdict(self, left: int | None, right: int) -> _Verdict:
         known = self._cached.get((left, right))
         if known is None:
             if len(self._cached) >= self._max_cached:
@@ -111,30 +110,25 @@ class CanonicalPairs:
             known = self._cached[left, right] = self._decide(left, right)
         return known
 
-    def _decide(self, left: int, right: int) -> _Verdict:
-        if not (self._may_stand(left) and self._may_stand(right)):
-            return _Verdict.NO
-        if self._added and self._spell_added(left, right):
+    def _decide(self, left: int | None, right: int) -> _Verdict:
+        """What is between two tokens; None stands for a split with nothing known before it."""
+        ids = [right] if left is None else [left, right]
+        if not all(map(self._may_stand, ids)) or (self._added and self._spell_added(ids)):
             return _Verdict.NO
         if self._is_barrier(right):
             return _Verdict.YES
-        if left == _BEGINNING or self._is_barrier(left):
+        if left is None or self._is_barrier(left):
             return _Verdict.YES if self._rule.may_begin([right]) else _Verdict.NO
         return self._rule.pair(left, right)
 
     def _may_stand(self, token_id: int) -> bool:
-        return (
-            token_id == _BEGINNING
-            or self._is_barrier(token_id)
-            or bool(self._vocabulary.rank[token_id] >= 0)
-        )
+        return self._is_barrier(token_id) or bool(self._vocabulary.rank[token_id] >= 0)
 
-    def _spell_added(self, left: int, right: int) -> bool:
-        """Whether the tokenizer would find an added token in the text of these two.
+    def _spell_added(self, ids: Sequence[int]) -> bool:
+        """Whether the tokenizer would find an added token in the text of these.
 
         It looks for the longest first: one that is there gives way to longer ones only.
         """
-        ids = [token_id for token_id in (left, right) if token_id != _BEGINNING]
         pieces = [self._vocabulary.bytes_of(token_id) for token_id in ids]
         is_there = list(map(self._is_barrier, ids))
         n_longest = max(map(len, compress(pieces, is_there)), default=0)
@@ -146,7 +140,7 @@ class CanonicalPairs:
         )
 
     def _is_barrier(self, token_id: int) -> bool:
-        return token_id != _BEGINNING and self._vocabulary.kind_of(token_id) in _BARRIERS
+        return self._vocabulary.kind_of(token_id) in _BARRIERS
 
     def _since_barrier(self, ids: Sequence[int]) -> Sequence[int]:
         start = len(ids)

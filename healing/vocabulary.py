@@ -197,7 +197,9 @@ class Vocabulary:
         return self._shown[token_id].decode("utf-8", "replace")
 
     def kind_of(self, token_id: int) -> TokenKind:
-        """The token's kind; padding rows are `UNUSED`."""
+        """The token's kind; padding rows are `UNUSED`. Raises `IndexError` as `bytes_of` does."""
+        if token_id < 0:
+            raise IndexError(f"token id {token_id} is negative")
         return TokenKind(int(self._kinds[token_id]))
 
     def ids_of_kind(self, *kinds: TokenKind) -> npt.NDArray[np.intp]:

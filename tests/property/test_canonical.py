@@ -255,8 +255,10 @@ def test_control_and_added_tokens_are_barriers_and_unused_rows_never_follow() ->
     assert pairs.is_pair(end, a) and pairs.extends((), a) and pairs.extends((a, end), a)
     assert not pairs.is_pair(a, gap) and not pairs.is_pair(gap, a)
     assert not pairs.is_pair(a, unknown) and not pairs.is_pair(a, padding)
-    with pytest.raises(IndexError):
-        pairs.is_pair(a, vocabulary.n_vocab)
+    for outside in (-1, -2, vocabulary.n_vocab):
+        for left, right in ((a, outside), (outside, a)):
+            with pytest.raises(IndexError):
+                pairs.is_pair(left, right)
 
 
 def test_two_tokens_that_spell_an_added_one_are_refused() -> None:
