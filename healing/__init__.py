@@ -8,6 +8,7 @@ from suture.healing.boundary import (
     stable_boundary,
     uncut_boundary,
 )
+from suture.healing.canonical import CanonicalPairs, is_canonical
 from suture.healing.detokenizer import Detokenizer, Snapshot
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
@@ -16,6 +17,7 @@ from suture.healing.tiktoken_encoding import (
     TiktokenTokenizer,
     first_difference,
     tokenizer_from_gguf,
+    tokenizer_of,
 )
 from suture.healing.token_log import LoggedToken, TokenLog, display_name, display_text
 from suture.healing.tokenizer_json import TokenizerFileError
@@ -34,6 +36,7 @@ from suture.healing.windows import (
 __all__ = [
     "Boundary",
     "BoundaryError",
+    "CanonicalPairs",
     "Constraint",
     "Decode",
     "DecodeBatch",
@@ -63,9 +66,11 @@ __all__ = [
     "feed_batch",
     "first_difference",
     "fixed_boundary",
+    "is_canonical",
     "read_header",
     "read_metadata",
     "stable_boundary",
     "tokenizer_from_gguf",
+    "tokenizer_of",
     "uncut_boundary",
 ]

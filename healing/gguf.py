@@ -9,8 +9,11 @@ per tensor its name, dimensions, type and offset.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
+import os
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +41,12 @@ class GgufHeader:
     """Metadata by key, and tensor shapes by name, innermost dimension first.
 
     Strings are `str`, arrays of strings `list[bytes]` (a token need not be UTF-8), numeric
-    arrays numpy arrays, arrays of arrays lists.
+    arrays numpy arrays, arrays of arrays lists. It is the first `n_bytes` of the file.
     """
 
     metadata: dict[str, object]
     tensor_shapes: dict[str, tuple[int, ...]]
+    n_bytes: int
 
 
 def read_metadata(path: Path) -> dict[str, object]:
@@ -52,16 +56,29 @@ def read_metadata(path: Path) -> dict[str, object]:
 
 def read_header(path: Path) -> GgufHeader:
     """Metadata and tensor shapes. Raises `GgufError`, or `OSError` where it cannot be opened."""
+    with mapped(path) as data:
+        return parse_header(data)
+
+
+@contextlib.contextmanager
+def mapped(path: Path) -> Iterator[mmap.mmap]:
+    """The file's bytes. A `GgufError` about them names the file when it leaves the block."""
     with path.open("rb") as file:
         try:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise GgufError("the file is empty")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _Reader(data).header()
+                yield data
         except GgufError as error:
             raise GgufError(f"{path}: {error}") from None
-        except struct.error:
-            raise GgufError(f"{path}: the header is cut off") from None
-        except ValueError:
-            raise GgufError(f"{path}: the file is empty") from None
+
+
+def parse_header(data: mmap.mmap) -> GgufHeader:
+    """Metadata and tensor shapes out of a file's bytes. Raises `GgufError`."""
+    try:
+        return _Reader(data).header()
+    except struct.error:
+        raise GgufError("the header is cut off") from None
 
 
 class _Reader:
@@ -80,7 +97,8 @@ class _Reader:
 
     def header(self) -> GgufHeader:
         metadata = {self._text(): self._value(self._u32(), 0) for _ in range(self._n_pairs)}
-        return GgufHeader(metadata, dict(self._tensor() for _ in range(self._n_tensors)))
+        shapes = dict(self._tensor() for _ in range(self._n_tensors))
+        return GgufHeader(metadata, shapes, self._at)
 
     def _tensor(self) -> tuple[str, tuple[int, ...]]:
         name, n_dimensions = self._text(), self._u32()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from suture.healing.gguf import GgufError, read_header
+from suture.healing.gguf import GgufError, GgufHeader
 from suture.healing.pieces import pieces_of
 from suture.healing.specials import TokenKind, effective_kinds, end_ids
-from suture.healing.token_table import TokenTable
+from suture.healing.token_table import MergeSource, TokenTable
 
 _FIM_KEYS = {
     "pre": ("fim_pre_token_id", "prefix_token_id"),
@@ -28,33 +28,20 @@ _BOS_PRETOKENIZERS = frozenset(
 )
 
 
-def read_gguf(path: Path) -> TokenTable:
+def table_of(header: GgufHeader) -> TokenTable:
     """The tokens of a model file.
 
-    Raises `GgufError` for a file that cannot be read or has no tokens, and
-    `UnsupportedVocabulary` for a tokenizer whose tokens have no fixed bytes.
+    Raises `GgufError` for a file that has no tokens, and `UnsupportedVocabulary` for a tokenizer
+    whose tokens have no fixed bytes.
     """
-    header = read_header(path)
-    try:
-        return _from_metadata(header.metadata, header.tensor_shapes)
-    except _BadMetadata as error:
-        raise GgufError(f"{path}: {error}") from None
-
-
-class _BadMetadata(ValueError):
-    """The metadata lack something that every vocabulary has."""
-
-
-def _from_metadata(
-    metadata: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]
-) -> TokenTable:
+    metadata = header.metadata
     strings = metadata.get("tokenizer.ggml.tokens")
     if not isinstance(strings, list) or not strings:
-        raise _BadMetadata("the file has no vocabulary (tokenizer.ggml.tokens)")
+        raise GgufError("the file has no vocabulary (tokenizer.ggml.tokens)")
     model = str(metadata.get("tokenizer.ggml.model", ""))
     pretokenizer = str(metadata.get("tokenizer.ggml.pre", "default"))
     is_spm = model == "llama"
-    ids = {string: token_id for token_id, string in enumerate(strings)}
+    ids = dict(zip(strings, range(len(strings)), strict=True))
     fim_ids = _explicit_fim_ids(metadata, len(strings))
     kinds = _kinds(metadata, len(strings), ids, fim_ids)
     eos_id = _id(metadata, "eos_token_id", len(strings), default=2 if is_spm else None)
@@ -62,7 +49,7 @@ def _from_metadata(
     return TokenTable(
         pieces_of(strings, kinds, model, pretokenizer),
         kinds=kinds,
-        n_vocab=max(len(strings), _n_rows(metadata, shapes)),
+        n_vocab=max(len(strings), _n_rows(metadata, header.tensor_shapes)),
         bos_id=_id(metadata, "bos_token_id", len(strings), default=1 if is_spm else None),
         eos_id=eos_id,
         eog_ids=frozenset({i for i in (eos_id, *ends) if i is not None} | end_ids(ids, fim_ids)),
@@ -74,7 +61,25 @@ def _from_metadata(
         model=model,
         pretokenizer=pretokenizer,
         fim_ids=fim_ids,
+        merges=_merges(metadata, ids),
+        architecture=str(metadata.get("general.architecture", "")),
+        title=str(metadata.get("general.name", "")),
     )
+
+
+def _merges(metadata: Mapping[str, object], ids: Mapping[bytes, int]) -> MergeSource | None:
+    merges = metadata.get("tokenizer.ggml.merges")
+    return partial(_merge_rows, merges, ids) if isinstance(merges, list) else None
+
+
+def _merge_rows(merges: Sequence[bytes], ids: Mapping[bytes, int]) -> npt.NDArray[np.int32]:
+    # In the byte-level alphabet no space stands for itself, so the first one is the seam.
+    parts = [merge.partition(b" ") for merge in merges]
+    rows = np.empty((len(merges), 3), np.int32)
+    rows[:, 0] = [ids.get(left, -1) for left, _, _ in parts]
+    rows[:, 1] = [ids.get(right, -1) for _, _, right in parts]
+    rows[:, 2] = [ids.get(left + right, -1) for left, _, right in parts]
+    return rows
 
 
 def _kinds(
@@ -87,11 +92,12 @@ def _kinds(
     declared = metadata.get("tokenizer.ggml.token_type")
     if declared is not None:
         if not isinstance(declared, np.ndarray) or len(declared) < n_tokens:
-            raise _BadMetadata("tokenizer.ggml.token_type does not give every token a kind")
+            raise GgufError("tokenizer.ggml.token_type does not give every token a kind")
         kinds[:] = declared[:n_tokens]
     kinds[~np.isin(kinds, list(TokenKind))] = TokenKind.UNUSED
     # Old converters fill unused rows with user-defined tokens of this form.
-    kinds[[i for string, i in ids.items() if string == b"[PAD%d]" % i]] = TokenKind.UNUSED
+    padding = [i for text, i in ids.items() if text[:4] == b"[PAD" and text == b"[PAD%d]" % i]
+    kinds[padding] = TokenKind.UNUSED
     return effective_kinds(kinds, ids, fim_ids)
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suture.healing.vocabulary import Vocabulary
+from suture.healing.vocabulary import TokenIds, Vocabulary
 
 
 class HealingError(ValueError):
@@ -35,7 +35,7 @@ class Constraint:
 
     lo: int
     hi: int
-    prefix_ids: npt.NDArray[np.int32]
+    prefix_ids: TokenIds
     rank: npt.NDArray[np.int32]
 
     def allows(self, token_id: int) -> bool:
@@ -46,12 +46,12 @@ class Constraint:
 
     def apply(
         self, logits: npt.NDArray[np.float32], vocabulary: Vocabulary
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    ) -> tuple[TokenIds, npt.NDArray[np.float32]]:
         """The allowed ids and their logits: a gather, never a mask over the vocabulary."""
         ids = vocabulary.sorted_ids[self.lo : self.hi]
         if self.prefix_ids.size:
             ids = np.concatenate((self.prefix_ids, ids))
-        return ids, logits[ids]
+        return ids, logits.take(ids)
 
 
 class TokenHealer:

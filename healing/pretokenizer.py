@@ -167,6 +167,10 @@ class Pretokenizer:
         bounds = [*self._starts(shadow(text), len(text)), len(text)]
         return [text[a:b] for a, b in pairwise(bounds) if a < b]
 
+    def starts(self, text: str) -> list[int]:
+        """Character indices at which the pretokens of `text` start."""
+        return self._starts(shadow(text), len(text))
+
     def _starts(self, cast: str, up_to: int) -> list[int]:
         """Starts of the fragments of a shadow, none past `up_to`."""
         bounds = [0, len(cast)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from suture.healing.boundary import Encode
 from suture.healing.stops import OnStop
@@ -56,6 +56,29 @@ def allowed_ids(vocabulary: Vocabulary, pending: bytes) -> set[int]:
         for i in proper_prefix_ids(vocabulary, pending)
         if is_coverable(vocabulary, pending[len(vocabulary.bytes_of(i)) :])
     }
+
+
+# Canonical
+
+
+def merged(data: bytes, merges: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
+    """What byte-pair encoding makes of a word: always the first merge that fits, leftmost."""
+    symbols = [bytes([byte]) for byte in data]
+    while fitting := [merge for merge in merges if merge in pairwise(symbols)]:
+        at = list(pairwise(symbols)).index(fitting[0])
+        symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+    return symbols
+
+
+def may_go_on(
+    ids: Sequence[int], vocabulary: Vocabulary, encode: Encode, continuations: Iterable[bytes]
+) -> bool:
+    """Whether some continuation of their bytes is tokenized to these tokens and more.
+
+    `encode` reads a text as it stands.
+    """
+    data = b"".join(map(vocabulary.bytes_of, ids))
+    return any(list(encode(data + more))[: len(ids)] == list(ids) for more in continuations)
 
 
 # Boundary

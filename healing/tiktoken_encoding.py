@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import tiktoken
 
 from suture.healing.boundary import Encode
-from suture.healing.gguf import read_metadata
 from suture.healing.pretokenizer import pattern_of
 from suture.healing.specials import TokenKind
 from suture.healing.vocabulary import Vocabulary
@@ -56,26 +57,28 @@ class TiktokenTokenizer:
         return [token_id for token_id in ids if token_id < self._n_vocab]
 
 
-def tokenizer_from_gguf(path: Path) -> TiktokenTokenizer | None:
-    """The tokenizer of a model file; None where tiktoken cannot give llama.cpp's tokens.
+def tokenizer_from_gguf(path: Path, cache: Path | None = None) -> TiktokenTokenizer | None:
+    """As `tokenizer_of` the model file's vocabulary. Raises as `Vocabulary.from_gguf` does."""
+    return tokenizer_of(Vocabulary.from_gguf(path, cache))
 
-    That is so for vocabularies that are not byte-level, families that split by several
-    expressions, ids out of the order of merges, and marked tokens that begin with one another,
-    such as runs of blanks. Raises as `Vocabulary.from_gguf` does.
+
+def tokenizer_of(vocabulary: Vocabulary) -> TiktokenTokenizer | None:
+    """The tokenizer of a vocabulary; None where tiktoken cannot give llama.cpp's tokens.
+
+    That is so for vocabularies that are not byte-level or come without merges, families that
+    split by several expressions, ids out of the order of merges, and marked tokens that begin
+    with one another, such as runs of blanks.
     """
-    vocabulary = Vocabulary.from_gguf(path)
     pattern = pattern_of(vocabulary.pretokenizer) if vocabulary.model == "gpt2" else None
     if pattern is None or _is_ambiguous(_marked(vocabulary)):
         return None
-    merged = _merged_ids(read_metadata(path))
-    if merged is None:
+    is_mergeable = _merged(vocabulary)
+    if is_mergeable is None:
         return None
-    ranks = {
-        vocabulary.bytes_of(token_id): token_id
-        for token_id in range(vocabulary.n_vocab)
-        if vocabulary.kind_of(token_id) is TokenKind.NORMAL
-        and (len(vocabulary.bytes_of(token_id)) == 1 or token_id in merged)
-    }
+    is_mergeable[[i for byte in range(256) for i in vocabulary.ids_of(bytes([byte]))]] = True
+    normal = vocabulary.ids_of_kind(TokenKind.NORMAL)
+    ids = normal[is_mergeable[normal]].tolist()
+    ranks = dict(zip(map(vocabulary.bytes_of, ids), ids, strict=True))
     return TiktokenTokenizer(vocabulary, pattern, ranks)
 
 
@@ -89,8 +92,8 @@ def first_difference(left: Encode, right: Encode, texts: Iterable[str]) -> str |
 
 def _marked(vocabulary: Vocabulary) -> dict[str, int]:
     """The tokens that are taken out of the text before it is split, by their text."""
-    rows = range(vocabulary.n_vocab)
-    ids = [i for i in rows if vocabulary.is_special(i) or i in vocabulary.added_ids]
+    special = vocabulary.ids_of_kind(TokenKind.CONTROL, TokenKind.UNKNOWN).tolist()
+    ids = sorted({*special, *vocabulary.added_ids})
     return {vocabulary.text_of(i): i for i in ids if vocabulary.text_of(i)}
 
 
@@ -99,13 +102,15 @@ def _is_ambiguous(marked: Iterable[str]) -> bool:
     return any(longer.startswith(text) for text, longer in pairwise(sorted(marked)))
 
 
-def _merged_ids(metadata: Mapping[str, object]) -> set[int] | None:
-    """The ids that merges make; None if they do not ascend with the merges."""
-    strings, merges = (metadata.get(f"tokenizer.ggml.{key}") for key in ("tokens", "merges"))
-    if not isinstance(strings, list) or not isinstance(merges, list):
+def _merged(vocabulary: Vocabulary) -> npt.NDArray[np.bool_] | None:
+    """Which rows merges make; None if they do not ascend with the merges."""
+    if vocabulary.merges is None:
         return None
-    ids = {string: token_id for token_id, string in enumerate(strings)}
-    # In the byte-level alphabet no space stands for itself, so the first one is the seam.
-    made = [ids.get(merge.replace(b" ", b"", 1)) for merge in merges]
-    in_order = list(dict.fromkeys(token_id for token_id in made if token_id is not None))
-    return set(in_order) if in_order == sorted(in_order) else None
+    made = vocabulary.merges[:, 2]
+    made = made[made >= 0]
+    is_merged = np.zeros(vocabulary.n_vocab, np.bool_)
+    is_merged[made] = True
+    highest_before = np.maximum.accumulate(np.concatenate(([-1], made[:-1])))
+    # In order, every id that is made for the first time is the highest so far.
+    n_highest = np.count_nonzero(made > highest_before)
+    return is_merged if n_highest == np.count_nonzero(is_merged) else None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from suture.healing.specials import TokenKind
+
+MergeSource: TypeAlias = Callable[[], npt.NDArray[np.int32]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,3 +28,17 @@ class TokenTable:
     model: str
     pretokenizer: str
     fim_ids: Mapping[str, int] = field(default_factory=dict)
+    merges: MergeSource | None = None
+    architecture: str = ""
+    title: str = ""
+    order: npt.NDArray[np.int32] | None = None
+
+
+def drawable_order(pieces: Sequence[bytes], kinds: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The drawable tokens in the order of their bytes; of equal ones the ordinary first."""
+    ordinary = np.isin(kinds, (TokenKind.NORMAL, TokenKind.BYTE))
+    added = np.flatnonzero(kinds == TokenKind.USER_DEFINED).tolist()
+    drawable = [i for i in np.flatnonzero(ordinary).tolist() if pieces[i]]
+    drawable += [i for i in added if pieces[i].isspace()]
+    drawable.sort(key=pieces.__getitem__)
+    return np.array(drawable, np.int32)

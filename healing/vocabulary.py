@@ -19,22 +19,28 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from suture.healing.gguf_vocabulary import read_gguf
+from suture.healing.gguf import mapped, parse_header
+from suture.healing.gguf_vocabulary import table_of
 from suture.healing.pieces import SPACE_MARK, UnsupportedVocabulary, escapes_spaces
 from suture.healing.specials import TokenKind
 from suture.healing.tiktoken_vocabulary import read_encoding
-from suture.healing.token_table import TokenTable
+from suture.healing.token_table import MergeSource, TokenTable, drawable_order
 from suture.healing.tokenizer_json import read_tokenizer_json
+from suture.healing.vocabulary_cache import cached_table
 
 if TYPE_CHECKING:
     import tiktoken
 
+TokenIds: TypeAlias = npt.NDArray[np.intp]
+
 __all__ = ["TokenKind", "UnsupportedVocabulary", "Vocabulary"]
+
+_WITHOUT_PIECE = (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED)
 
 
 class Vocabulary:
@@ -42,7 +48,9 @@ class Vocabulary:
 
     `pieces` are given by id; for control, unknown and unused tokens that is the text they show,
     and their piece is empty. `texts` replaces what all tokens show. Rows from ``len(pieces)`` to
-    `n_vocab` are padding. Raises `ValueError` where the lengths disagree.
+    `n_vocab` are padding. `merges` gives a byte-pair encoding's merges when first asked,
+    `architecture` and `title` are what the file says of the model, and `order` is the
+    `drawable_order` where that is known. Raises `ValueError` where the lengths disagree.
     """
 
     def __init__(
@@ -59,6 +67,10 @@ class Vocabulary:
         model: str = "gpt2",
         pretokenizer: str = "default",
         fim_ids: Mapping[str, int] | None = None,
+        merges: MergeSource | None = None,
+        architecture: str = "",
+        title: str = "",
+        order: npt.NDArray[np.int32] | None = None,
     ) -> None:
         n_pieces = len(pieces)
         self.n_vocab = n_pieces if n_vocab is None else n_vocab
@@ -71,7 +83,7 @@ class Vocabulary:
         self._texts = texts
         self._shown = pieces
         self._pieces = [*pieces, *[b""] * (self.n_vocab - n_pieces)]
-        for token_id in self._ids_of_kind(TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED):
+        for token_id in self.ids_of_kind(*_WITHOUT_PIECE).tolist():
             self._pieces[token_id] = b""
         self.bos_id = bos_id
         self.eos_id = eos_id
@@ -80,19 +92,21 @@ class Vocabulary:
         self.model = model
         self.pretokenizer = pretokenizer
         self.fim_ids: Mapping[str, int] = MappingProxyType(dict(fim_ids or {}))
+        self.architecture = architecture
+        self.title = title
+        self._merges = merges
         self._escapes_spaces = escapes_spaces(model, pretokenizer)
-        self._index()
+        self._index(drawable_order(self._pieces, self._kinds) if order is None else order)
 
-    def _index(self) -> None:
+    def _index(self, order: npt.NDArray[np.int32]) -> None:
         pieces = self._pieces
-        ordinary = self._ids_of_kind(TokenKind.NORMAL, TokenKind.BYTE)
-        added = [i for i in self._ids_of_kind(TokenKind.USER_DEFINED) if pieces[i]]
-        drawable = [i for i in ordinary if pieces[i]] + [i for i in added if pieces[i].isspace()]
-        drawable.sort(key=pieces.__getitem__)
-        self._keys = [pieces[token_id] for token_id in drawable]
-        self.sorted_ids: npt.NDArray[np.int32] = np.array(drawable, np.int32)
+        added = [i for i in self.ids_of_kind(TokenKind.USER_DEFINED).tolist() if pieces[i]]
+        self._keys = [pieces[token_id] for token_id in order.tolist()]
+        # As wide as numpy's own indices: narrower ones are converted at every use, which takes
+        # three times as long as gathering the logits of all tokens that begin with a space.
+        self.sorted_ids: TokenIds = order.astype(np.intp)
         self.rank: npt.NDArray[np.int32] = np.full(self.n_vocab, -1, np.int32)
-        self.rank[self.sorted_ids] = np.arange(len(drawable), dtype=np.int32)
+        self.rank[order] = np.arange(len(order), dtype=np.int32)
         self.sorted_ids.setflags(write=False)
         self.rank.setflags(write=False)
         self.max_piece_bytes = max(map(len, self._keys), default=0)
@@ -103,20 +117,20 @@ class Vocabulary:
         self.max_added_bytes = max(map(len, self._added_keys), default=0)
         self._specials = {
             self.text_of(token_id): token_id
-            for token_id in self._ids_of_kind(TokenKind.CONTROL, TokenKind.USER_DEFINED)
+            for token_id in self.ids_of_kind(TokenKind.CONTROL, TokenKind.USER_DEFINED).tolist()
         }
 
-    def _ids_of_kind(self, *kinds: TokenKind) -> list[int]:
-        return np.flatnonzero(np.isin(self._kinds, kinds)).tolist()
-
     @classmethod
-    def from_gguf(cls, path: Path) -> Vocabulary:
-        """The vocabulary of a model file.
+    def from_gguf(cls, path: Path, cache: Path | None = None) -> Vocabulary:
+        """The vocabulary of a model file; out of the folder `cache` where it was read before.
 
         Raises `GgufError` for a file that cannot be read or has no tokens, and
         `UnsupportedVocabulary` for a tokenizer whose tokens have no fixed bytes.
         """
-        return cls._of(read_gguf(path))
+        if cache is not None:
+            return cls._of(cached_table(path, cache))
+        with mapped(path) as data:
+            return cls._of(table_of(parse_header(data)))
 
     @classmethod
     def from_tokenizer_json(
@@ -164,6 +178,10 @@ class Vocabulary:
             model=table.model,
             pretokenizer=table.pretokenizer,
             fim_ids=table.fim_ids,
+            merges=table.merges,
+            architecture=table.architecture,
+            title=table.title,
+            order=table.order,
         )
 
     def bytes_of(self, token_id: int) -> bytes:
@@ -183,12 +201,18 @@ class Vocabulary:
         return self._shown[token_id].decode("utf-8", "replace")
 
     def kind_of(self, token_id: int) -> TokenKind:
-        """The token's kind; padding rows are `UNUSED`."""
+        """The token's kind; padding rows are `UNUSED`. Raises `IndexError` as `bytes_of` does."""
+        if token_id < 0:
+            raise IndexError(f"token id {token_id} is negative")
         return TokenKind(int(self._kinds[token_id]))
+
+    def ids_of_kind(self, *kinds: TokenKind) -> npt.NDArray[np.intp]:
+        """The rows of these kinds, rising."""
+        return np.flatnonzero(np.isin(self._kinds, kinds))
 
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control or unknown token: it has a text but no piece."""
-        return bool(self._kinds[token_id] in (TokenKind.CONTROL, TokenKind.UNKNOWN))
+        return self.kind_of(token_id) in (TokenKind.CONTROL, TokenKind.UNKNOWN)
 
     def as_read(self, segment: bytes) -> bytes:
         """The text as the tokenizer reads it: SentencePiece takes its ``▁`` for a space."""
@@ -199,14 +223,31 @@ class Vocabulary:
         return self._escapes_spaces and bool(unfinished) and SPACE_MARK.startswith(unfinished)
 
     @cached_property
+    def merges(self) -> npt.NDArray[np.int32] | None:
+        """The merges, first learned first: rows of left, right and merged id, -1 for no token.
+
+        None where the source has none: not a byte-pair encoding, or one that does not tell them.
+        """
+        return None if self._merges is None else self._merges()
+
+    @cached_property
     def silent_ids(self) -> tuple[int, ...]:
         """All rows that add no bytes: special, unused, padding."""
         return tuple(i for i, piece in enumerate(self._pieces) if not piece)
 
     @cached_property
+    def lone_byte(self) -> bytes:
+        """The first ASCII byte that no longer token holds, so that nothing is joined with it.
+
+        Nothing if there is none.
+        """
+        inside = set(b"".join(key for key in self._keys if len(key) > 1))
+        return bytes(sorted(set(range(1, 128)) & self.single_bytes - inside)[:1])
+
+    @cached_property
     def control_ids(self) -> frozenset[int]:
         """The tokens that stand for no text, such as the end of a document."""
-        return frozenset(self._ids_of_kind(TokenKind.CONTROL))
+        return frozenset(self.ids_of_kind(TokenKind.CONTROL).tolist())
 
     def special_id(self, text: str) -> int | None:
         """The control or added token with exactly this text."""
@@ -241,7 +282,7 @@ class Vocabulary:
             bound = bound[: _common_length(bound, key)]
         return 0
 
-    def proper_prefixes(self, pending: bytes) -> npt.NDArray[np.int32]:
+    def proper_prefixes(self, pending: bytes) -> TokenIds:
         """Ids of the drawable tokens whose piece is a proper, non-empty prefix of `pending`."""
         longest = min(len(pending) - 1, self.max_piece_bytes)
         ranges = [self._ranks(pending[:length]) for length in range(1, longest + 1)]

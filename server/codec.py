@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 from suture.healing import (
@@ -21,7 +20,7 @@ from suture.healing import (
     TiktokenTokenizer,
     Vocabulary,
     first_difference,
-    tokenizer_from_gguf,
+    tokenizer_of,
 )
 from suture.healing.pretokenizer import Pretokenizer, pattern_of
 from suture.server.errors import SetupError
@@ -118,12 +117,12 @@ def choose_codec(
 
 
 def read_tiktoken(
-    wanted: Literal["auto"] | TokenizerName, path: Path, vocabulary: Vocabulary
+    wanted: Literal["auto"] | TokenizerName, vocabulary: Vocabulary
 ) -> TiktokenTokenizer | None:
-    """The fast tokenizer of a model file, where one is wanted and can be built."""
+    """The fast tokenizer of a vocabulary, where one is wanted and can be built."""
     if wanted == "llama" or _no_tiktoken(vocabulary) is not None:
         return None
-    return tokenizer_from_gguf(path)
+    return tokenizer_of(vocabulary)
 
 
 def lossy_probe(vocabulary: Vocabulary, encode: Encode) -> str | None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from suture.healing import TiktokenTokenizer, read_metadata
+from suture.healing import TiktokenTokenizer
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
@@ -17,7 +17,7 @@ from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import family_of_file
+from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, State
 from suture.server.settings import Settings
@@ -106,10 +106,10 @@ class LocalCompleter:
     def _load(self) -> LlamaEngine:
         """Load, warm up and measure; on the engine's thread."""
         settings = self._settings
-        vocabulary = read_vocabulary(self._path)
+        vocabulary = read_vocabulary(self._path, settings.vocabulary_cache)
         # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
         with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
-            fast = beside.submit(read_tiktoken, settings.tokenizer, self._path, vocabulary)
+            fast = beside.submit(read_tiktoken, settings.tokenizer, vocabulary)
             engine = LlamaEngine(
                 self._path,
                 n_threads=settings.threads or best_thread_count(),
@@ -129,7 +129,7 @@ class LocalCompleter:
         """Find out what the model can do and how fast it is here."""
         wanted = self._settings.tokenizer, self._settings.detokenizer
         codec = choose_codec(*wanted, engine.vocabulary, engine, fast)
-        family = family_of_file(engine.vocabulary, self._name, read_metadata(self._path))
+        family = detect_family(engine.vocabulary, self._name)
         speed = measure_prefill(engine)
         budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
         self._info = ModelInfo(

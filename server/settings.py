@@ -107,6 +107,11 @@ class Settings(BaseModel):
         """The folder of pulled models."""
         return self.cache / "models"
 
+    @property
+    def vocabulary_cache(self) -> Path:
+        """The folder of what was read of model files."""
+        return self.cache / "vocabularies"
+
     def url_at(self, host: str, port: int) -> str:
         """The URL of a server with these settings on an address."""
         scheme = "https" if self.tls_cert else "http"

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary, read_metadata
+from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary
 from suture.server.client import Absent, Suture
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.commands import exits
@@ -27,7 +27,7 @@ from suture.server.engine.threads import best_thread_count
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.store import list_models
-from suture.server.prompt.families import FimFamily, families_by_name, family_of_file
+from suture.server.prompt.families import FimFamily, detect_family, families_by_name
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -141,24 +141,22 @@ def _model(settings: Settings) -> Iterator[Finding]:
         return
     path = Path(str(listed[name]["path"] if name in listed else name)).expanduser()
     try:
-        yield describe_vocabulary(name, path)
+        vocabulary = Vocabulary.from_gguf(path, settings.vocabulary_cache)
+        yield describe_vocabulary(name, path, vocabulary)
         if libllama.installed_version() is not None:
-            yield describe_codec(settings, path)
+            yield describe_codec(settings, path, vocabulary)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
         yield Finding("problem", f"model {name}: {error}", "suture models lists those known")
 
 
-def describe_vocabulary(name: str, path: Path) -> Finding:
-    """What the model's vocabulary is, and whether it can fill holes. Reads no weights."""
-    vocabulary = Vocabulary.from_gguf(path)
-    metadata = read_metadata(path)
-    family = family_of_file(vocabulary, path.stem, metadata)
+def describe_vocabulary(name: str, path: Path, vocabulary: Vocabulary) -> Finding:
+    """What the model's vocabulary is, and whether it can fill holes."""
+    family = detect_family(vocabulary, path.stem)
     model = f"model {name}: {vocabulary.n_vocab} tokens ({vocabulary.pretokenizer})"
     kind: Literal["ok", "note"] = "ok"
     if family is None:
         fills = "no FIM: left to right only"
-        title = str(metadata.get("general.name", ""))
-        if named := families_by_name(vocabulary, path.stem, title):
+        if named := families_by_name(vocabulary, path.stem, vocabulary.title):
             kind = "note"
             fills += f": ambiguous, its tokens fit {', '.join(named)}, but its name does not tell"
     else:
@@ -166,12 +164,11 @@ def describe_vocabulary(name: str, path: Path) -> Finding:
     return Finding(kind, f"{model}, {fills}\n        {path}")
 
 
-def describe_codec(settings: Settings, path: Path) -> Finding:
+def describe_codec(settings: Settings, path: Path, vocabulary: Vocabulary) -> Finding:
     """What `serve` would make tokens of text with, and text of tokens. Reads no weights."""
-    vocabulary = Vocabulary.from_gguf(path)
     own = LlamaTokenizer(path)
     try:
-        fast = read_tiktoken(settings.tokenizer, path, vocabulary)
+        fast = read_tiktoken(settings.tokenizer, vocabulary)
         wanted = settings.tokenizer, settings.detokenizer
         codec = choose_codec(*wanted, vocabulary, own, fast)
     except SetupError as error:

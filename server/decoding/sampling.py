@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from suture.healing.vocabulary import TokenIds
 from suture.server.request import SamplingParams
 
 Logits = npt.NDArray[np.float32]
-TokenIds = npt.NDArray[np.int32]
 
 # Below exp(-20) of the best token's probability, 152k tokens together weigh 3e-4: a draw from the
 # untruncated row needs no sort of them. A temperature above 1 lifts the tail, so it scales this.

@@ -344,12 +344,15 @@ class _Batch:
         self._lib.llama_batch_free(self.raw)
 
 
-def read_vocabulary(path: Path) -> Vocabulary:
-    """The vocabulary of a model file. Raises `ModelError` where it cannot be had."""
+def read_vocabulary(path: Path, cache: Path | None = None) -> Vocabulary:
+    """The vocabulary of a model file, as `Vocabulary.from_gguf` reads it.
+
+    Raises `ModelError` where it cannot be had.
+    """
     if not path.is_file():
         raise ModelError(f"{path}: no such model file")
     try:
-        return Vocabulary.from_gguf(path)
+        return Vocabulary.from_gguf(path, cache)
     except (GgufError, UnsupportedVocabulary) as error:
         raise ModelError(f"{path}: {error}") from error
 

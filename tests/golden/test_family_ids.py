@@ -16,10 +16,10 @@ import pytest
 
 from support.toy_tokenizer import ToyTokenizer
 from support.vocabularies import pulled
-from suture.healing import Vocabulary, read_metadata
+from suture.healing import Vocabulary
 from suture.server.engine.tokenizer import LlamaTokenizer
-from suture.server.prompt import PromptBudget, detect_family, plan_prompt
-from suture.server.prompt.families import FAMILIES, family_of_file, missing_sentinels
+from suture.server.prompt import PromptBudget, plan_prompt
+from suture.server.prompt.families import FAMILIES, detect_family, missing_sentinels
 from suture.server.request import CompletionRequest, ExtraText
 
 CASES: list[dict[str, Any]] = json.loads(
@@ -69,7 +69,7 @@ def test_ids_on_real_vocabularies(
 ) -> None:
     path = pulled([f"vocab-{name}"], model_store)[f"vocab-{name}"]
     vocabulary, tokenizer = Vocabulary.from_gguf(path), LlamaTokenizer(path)
-    found = family_of_file(vocabulary, "model", read_metadata(path))
+    found = detect_family(vocabulary, "model")
     assert found is not None and (found.name, found.ambiguous) == (family, ())
     request = CompletionRequest("a=", ";", infill=True)
     plan = plan_prompt(request, vocabulary, found, tokenizer.encode, BUDGET)
@@ -80,7 +80,7 @@ def test_ids_on_real_vocabularies(
 @pytest.mark.model
 def test_refacts_real_vocabulary_alone_is_ambiguous(model_store: Path) -> None:
     path = pulled(["vocab-refact"], model_store)["vocab-refact"]
-    found = detect_family(Vocabulary.from_gguf(path), "model")
+    found = detect_family(Vocabulary.from_gguf(path), "model", "", "")
     assert found is not None
     assert (found.name, found.order) == ("starcoder", "psm")
     # Its vocabulary is StarCoder's own, with the tokens that Mellum has too.

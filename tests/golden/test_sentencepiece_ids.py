@@ -15,10 +15,10 @@ import pytest
 
 from support.extended_vocabularies import CODELLAMA, MISTRAL, extended
 from support.vocabularies import pulled
-from suture.healing import Vocabulary, read_metadata
+from suture.healing import Vocabulary
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.prompt import FimFamily, PromptBudget, PromptPlan, plan_prompt
-from suture.server.prompt.families import family_of_file
+from suture.server.prompt.families import detect_family
 from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import CompletionRequest, ExtraText
 
@@ -56,7 +56,7 @@ class Model:
 
 def opened(path: Path) -> Model:
     vocabulary = Vocabulary.from_gguf(path)
-    family = family_of_file(vocabulary, path.stem, read_metadata(path))
+    family = detect_family(vocabulary, path.stem)
     assert family is not None
     return Model(vocabulary, LlamaTokenizer(path), family)
 

@@ -10,12 +10,12 @@ import pytest
 from support.extended_vocabularies import CODELLAMA, MISTRAL, extended
 from support.tiny_models import tiny_model
 from support.vocabularies import pulled
-from suture.healing import TokenTransducer, read_metadata
+from suture.healing import TokenTransducer
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.llama import LlamaEngine
 from suture.server.prompt import PromptBudget, plan_prompt
-from suture.server.prompt.families import family_of_file
+from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
 
 pytestmark = pytest.mark.model
@@ -44,7 +44,7 @@ def loaded(model: Path) -> Iterator[LlamaEngine]:
 def complete(
     engine: LlamaEngine, model: Path, request: CompletionRequest
 ) -> tuple[str, CompletionResult]:
-    family = family_of_file(engine.vocabulary, model.stem, read_metadata(model))
+    family = detect_family(engine.vocabulary, model.stem)
     budget = PromptBudget(engine.n_ctx, prefill_tokens_per_s=1000)
     plan = plan_prompt(request, engine.vocabulary, family, engine.encode, budget)
     transducer = TokenTransducer(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 from suture.healing import Encode, TokenKind, Vocabulary
 from suture.healing.pretokenizer import Pretokenizer
 
@@ -79,7 +81,8 @@ def byte_level(family: str = "qwen2", n_merges: int = 250) -> tuple[Vocabulary, 
         words = pretokenizer.split(text.decode())
         return [ids[piece] for word in words for piece in merge_all(_symbols(word.encode()), ranks)]
 
-    return Vocabulary(pieces, model="gpt2", pretokenizer=family), encode
+    rows = np.array([(ids[a], ids[b], ids[a + b]) for a, b in merges], np.int32).reshape(-1, 3)
+    return Vocabulary(pieces, model="gpt2", pretokenizer=family, merges=lambda: rows), encode
 
 
 def sentencepiece_like(n_merges: int = 200) -> tuple[Vocabulary, Encode]:

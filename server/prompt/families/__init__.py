@@ -14,7 +14,6 @@ from suture.server.prompt.families.detection import (
     FimFamily,
     detect_family,
     families_by_name,
-    family_of_file,
     missing_sentinels,
 )
 from suture.server.prompt.families.rows import (
@@ -36,6 +35,5 @@ __all__ = [
     "Role",
     "detect_family",
     "families_by_name",
-    "family_of_file",
     "missing_sentinels",
 ]

@@ -77,30 +77,21 @@ class _Match:
         return frozenset(self.row.sentinels.values())
 
 
-def family_of_file(
-    vocabulary: Vocabulary, name: str, metadata: Mapping[str, object]
-) -> FimFamily | None:
-    """As `detect_family`, with all that a GGUF file's metadata say of the model."""
-    architecture, title = (
-        str(metadata.get(key, "")) for key in ("general.architecture", "general.name")
-    )
-    return detect_family(vocabulary, name, architecture, title)
-
-
 def detect_family(
     vocabulary: Vocabulary,
     name: str,
-    architecture: str = "",
-    title: str = "",
+    architecture: str | None = None,
+    title: str | None = None,
     rows: Sequence[FamilyRow] = FAMILIES,
 ) -> FimFamily | None:
     """The family of the model called `name`, or None if there is none or its order is not known.
 
-    `architecture` and `title` are the file's `general.architecture` and `general.name`. Ids that
-    the file names itself go before those found by text. Raises `ModelError` if they cannot be
+    `architecture` and `title` are those that the vocabulary's file says, unless they are given. Ids
+    that the file names itself go before those found by text. Raises `ModelError` if they cannot be
     sentinels: ordinary text, or one token in two roles.
     """
-    name, title = _letters(name), _letters(title)
+    architecture = vocabulary.architecture if architecture is None else architecture
+    name, title = _letters(name), _letters(vocabulary.title if title is None else title)
     if _is_untrained(name) or _is_untrained(title):
         return None
     matches = _matches(vocabulary, rows)

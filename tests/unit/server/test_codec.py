@@ -92,7 +92,7 @@ def auto(own: Own, fast: TiktokenTokenizer | None = None) -> Codec:
 
 
 def test_tiktoken_is_taken_where_it_gives_the_same_tokens(tmp_path: Path) -> None:
-    path, fast, own = bytes_only(tmp_path)
+    _, fast, own = bytes_only(tmp_path)
     codec = auto(own, fast)
 
     assert (codec.tokenizer.name, codec.detokenizer.name, codec.heals) == (
@@ -101,8 +101,8 @@ def test_tiktoken_is_taken_where_it_gives_the_same_tokens(tmp_path: Path) -> Non
         True,
     )
     assert codec.encode(b"the th") == own.encode(b"the th")
-    assert read_tiktoken("auto", path, own.vocabulary) is not None
-    assert read_tiktoken("llama", path, own.vocabulary) is None
+    assert read_tiktoken("auto", own.vocabulary) is not None
+    assert read_tiktoken("llama", own.vocabulary) is None
 
 
 def test_a_text_with_other_tokens_is_named_or_ends_it(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_without_an_encoding_the_reason_is_told(family: str, told: str) -> None:
 def test_a_family_that_is_not_known_is_not_tried() -> None:
     vocabulary = Vocabulary([bytes([byte]) for byte in range(256)], pretokenizer="brand-new")
 
-    assert read_tiktoken("auto", Path("not read"), vocabulary) is None
+    assert read_tiktoken("auto", vocabulary) is None
     codec = auto(Own(vocabulary, list))
     assert codec.tokenizer.why == "its family, brand-new, is not known"
 
@@ -156,7 +156,7 @@ def test_a_family_that_is_not_known_is_not_tried() -> None:
 def test_sentencepiece_is_not_even_tried() -> None:
     vocabulary, encode = sentencepiece_like()
 
-    assert read_tiktoken("tiktoken", Path("not read"), vocabulary) is None
+    assert read_tiktoken("tiktoken", vocabulary) is None
     codec = auto(Own(vocabulary, encode))
     assert codec.tokenizer.why == "its vocabulary is not byte-level"
     assert codec.detokenizer.name == "bytes", "the space before a text is no loss"

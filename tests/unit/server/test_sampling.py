@@ -56,7 +56,7 @@ def test_truncation_comes_before_temperature_as_in_llama_cpp() -> None:
 
 
 def test_a_constraint_comes_before_truncation() -> None:
-    ids = np.array([0, 4], np.int32)
+    ids = np.array([0, 4], np.intp)
     sampler = Sampler(SamplingParams(temperature=1.0, top_k=1, seed=1))
     assert sampler.pick(ROW[ids], ids) == 0
 

@@ -25,7 +25,6 @@ from suture.server.prompt.families import (
     Role,
     detect_family,
     families_by_name,
-    family_of_file,
     missing_sentinels,
 )
 from suture.server.prompt.plan import plan_prompt
@@ -128,13 +127,12 @@ def test_families_with_the_same_sentinels_are_told_apart_by_name_then_architectu
 
 def test_the_title_in_a_file_tells_where_its_name_does_not() -> None:
     vocabulary = ToyTokenizer(controls=STARCODER_CONTROLS).vocabulary
-    metadata = {"general.name": "Refact 1.6B", "general.architecture": "starcoder"}
     for name, family in [("model", "refact-1.6b"), ("starcoderbase", "starcoder")]:
-        found = family_of_file(vocabulary, name, metadata)
+        found = detect_family(vocabulary, name, "starcoder", "Refact 1.6B")
         assert found is not None and found.name == family
-    unknown = family_of_file(vocabulary, "model", {"general.architecture": "llama"})
+    unknown = detect_family(vocabulary, "model", "llama")
     assert unknown is not None and unknown.ambiguous
-    assert family_of_file(vocabulary, "starcoder", {"general.name": "Yi Coder 9B"}) is None
+    assert detect_family(vocabulary, "starcoder", title="Yi Coder 9B") is None
 
 
 def test_where_neither_tells_psm_is_taken_and_all_candidates_are_named() -> None:
@@ -399,7 +397,7 @@ def test_the_doctor_says_how_sure_a_family_is(
         },
         {},
     )
-    assert re.match(said, str(describe_vocabulary(name, path)))
+    assert re.match(said, str(describe_vocabulary(name, path, Vocabulary.from_gguf(path))))
 
 
 @pytest.mark.parametrize(
@@ -423,7 +421,7 @@ def test_the_doctor_says_which_of_mistrals_models_it_takes_a_file_for(
         },
         {},
     )
-    assert re.match(said, str(describe_vocabulary(name, path)))
+    assert re.match(said, str(describe_vocabulary(name, path, Vocabulary.from_gguf(path))))
 
 
 def test_a_model_that_was_not_trained_fits_no_family_by_name() -> None:
