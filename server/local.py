@@ -68,7 +68,7 @@ class LocalCompleter:
         counters = self._scheduler.counters
         speed = 0.0 if self._loaded is None else self._loaded.budget.prefill_tokens_per_s
         return {
-            "running": int(self._scheduler.is_running),
+            "running": self._scheduler.n_running,
             "waiting": self._scheduler.n_waiting,
             "requests": counters.jobs,
             "failures": counters.failures,

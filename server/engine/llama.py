@@ -32,7 +32,15 @@ import numpy as np
 from suture.healing import UnsupportedVocabulary, Vocabulary
 from suture.healing.gguf import GgufError
 from suture.server.engine import libllama, tokenizer
-from suture.server.engine.protocol import Aborted, Batch, Logits, SequenceId, check_batch
+from suture.server.engine.cells import CellCount, Cells
+from suture.server.engine.protocol import (
+    Aborted,
+    Batch,
+    Logits,
+    SavedSequence,
+    SequenceId,
+    check_batch,
+)
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, ModelError
 
@@ -44,6 +52,7 @@ DEFAULT_CTX = 8192
 _RC_NO_ROOM = 1
 _RC_ABORTED = 2
 _FLASH_ATTENTION_AUTO = -1
+_BYTES = ctypes.POINTER(ctypes.c_uint8)
 
 
 @dataclass(slots=True)
@@ -57,6 +66,7 @@ class _Evaluated:
 @dataclass(slots=True)
 class _Sequence:
     tokens: list[int] = field(default_factory=list)
+    cells: Cells = field(default_factory=list)
     evaluated: _Evaluated | None = None
 
 
@@ -97,14 +107,20 @@ class LlamaEngine:
         self.n_ctx = int(self._lib.llama_n_ctx(self._context))
         self.n_batch = int(self._lib.llama_n_batch(self._context))
         self.n_rows = N_ROWS
+        self.n_sequences = N_SEQ_MAX
         self.n_params = int(self._lib.llama_model_n_params(self._model))
         self.size_bytes = int(self._lib.llama_model_size(self._model))
         recurrent = self._lib.llama_model_is_recurrent(self._model)
-        self._can_fork = not recurrent and not self._lib.llama_model_is_hybrid(self._model)
+        self.can_fork = not recurrent and not self._lib.llama_model_is_hybrid(self._model)
         self._row_type = ctypes.c_float * self.vocabulary.n_vocab
         self._batch = _Batch(self._lib, self.n_batch, N_SEQ_MAX)
         self._free_ids = list(range(N_SEQ_MAX - 1, -1, -1))
         self._sequences: dict[SequenceId, _Sequence] = {}
+        self._cells = CellCount(self.n_ctx)
+
+    @property
+    def n_free(self) -> int:
+        return self._cells.n_free
 
     def encode(self, piece: bytes) -> list[int]:
         return tokenizer.encode(self.vocab, piece)
@@ -123,6 +139,50 @@ class LlamaEngine:
         sequence = SequenceId(self._lend_id())
         self._sequences[sequence] = _Sequence()
         return sequence
+
+    def fork(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
+        self._on_engine_thread()
+        if not self.can_fork:
+            raise ValueError("sequences of this architecture cannot be forked")
+        source = self._get(sequence)
+        self._drop_evaluated(sequence)
+        fork = self.open()
+        if n_tokens > 0:
+            self._lib.llama_memory_seq_cp(self._memory, sequence, fork, 0, n_tokens)
+        state = self._sequences[fork]
+        state.tokens, state.cells = source.tokens[:n_tokens], source.cells[:n_tokens]
+        self._cells.share(state.cells)
+        return fork
+
+    def save(self, sequence: SequenceId) -> SavedSequence:
+        self._on_engine_thread()
+        state = self._get(sequence)
+        self._drop_evaluated(sequence)
+        size = int(self._lib.llama_state_seq_get_size(self._context, sequence))
+        saved = np.empty(size, np.uint8)
+        n_bytes = self._lib.llama_state_seq_get_data(
+            self._context, saved.ctypes.data_as(_BYTES), size, sequence
+        )
+        if n_bytes != size:
+            raise EngineError(f"a sequence of {len(state.tokens)} tokens could not be saved")
+        return SavedSequence(tuple(state.tokens), saved)
+
+    def load(self, saved: SavedSequence) -> SequenceId:
+        self._on_engine_thread()
+        if len(saved.tokens) > self.n_free:
+            raise EngineError(f"no room left in the context of {self.n_ctx} tokens")
+        sequence = self.open()
+        n_bytes = self._lib.llama_state_seq_set_data(
+            self._context, saved.state.ctypes.data_as(_BYTES), len(saved.state), sequence
+        )
+        if n_bytes != len(saved.state):
+            self.release(sequence)
+            raise EngineError(f"a sequence of {len(saved.tokens)} tokens could not be loaded")
+        self._extend(self._sequences[sequence], saved.tokens)
+        return sequence
+
+    def only_here(self, sequence: SequenceId) -> int:
+        return self._cells.n_only(self._get(sequence).cells)
 
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
         return self._get(sequence).tokens
@@ -152,7 +212,7 @@ class LlamaEngine:
         if leaf_ids:
             winner = next(leaf for leaf in leaf_ids if node in tree.path(leaf))
             self._lib.llama_memory_seq_cp(self._memory, leaf_ids[winner], sequence, start, end)
-        state.tokens.extend(tree.tokens[i] for i in path)
+        self._extend(state, [tree.tokens[i] for i in path])
         self._drop_evaluated(sequence)
 
     def truncate(self, sequence: SequenceId, n_tokens: int) -> int:
@@ -163,14 +223,15 @@ class LlamaEngine:
             if not self._lib.llama_memory_seq_rm(self._memory, sequence, n_tokens, -1):
                 n_tokens = 0
                 self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-            del state.tokens[n_tokens:]
+            self._cut(state, n_tokens)
         return len(state.tokens)
 
     def release(self, sequence: SequenceId) -> None:
         self._on_engine_thread()
-        self._get(sequence)
+        state = self._get(sequence)
         self._drop_evaluated(sequence)
         self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        self._cut(state, 0)
         del self._sequences[sequence]
         self._free_ids.append(sequence)
 
@@ -204,7 +265,7 @@ class LlamaEngine:
             raise ValueError(f"a batch returns up to {self.n_rows} rows, not {n_rows}")
         for sequence, tree in batch:
             self._get(sequence)
-            if not tree.is_chain and not self._can_fork:
+            if not tree.is_chain and not self.can_fork:
                 raise ValueError("this architecture evaluates chains only")
 
     def _fill(self, batch: Batch) -> list[list[int]]:
@@ -270,7 +331,16 @@ class LlamaEngine:
         if not self._lib.llama_memory_seq_rm(self._memory, sequence, len(state.tokens), -1):
             # A recurrent state cannot be rewound: start over rather than go on from garbage.
             self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-            state.tokens.clear()
+            self._cut(state, 0)
+
+    def _extend(self, state: _Sequence, tokens: Sequence[int]) -> None:
+        state.tokens.extend(tokens)
+        state.cells.extend(self._cells.take(len(tokens)))
+
+    def _cut(self, state: _Sequence, n_tokens: int) -> None:
+        self._cells.drop(state.cells[n_tokens:])
+        del state.tokens[n_tokens:]
+        del state.cells[n_tokens:]
 
     def _make_context(self, path: Path, n_ctx: int, n_threads: int) -> Any:
         lib = self._lib

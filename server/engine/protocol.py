@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NewType, Protocol
 
 import numpy as np
@@ -37,11 +38,22 @@ class Aborted(EngineError):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class SavedSequence:
+    """A sequence outside the cache: its tokens, and what `Engine.load` needs besides."""
+
+    tokens: tuple[int, ...]
+    state: npt.NDArray[np.uint8]
+
+
 class Engine(Protocol):
     """What drives a model. Every method but `encode` must be called on the engine's one thread.
 
-    `n_ctx` is the most tokens that all sequences together may hold, `n_batch` the most that one
-    `evaluate` may hold over all its trees, `n_rows` the most rows it may return.
+    `n_ctx` is the most tokens that all sequences together may hold, where sequences that were
+    forked share theirs, and `n_free` how many more fit. `n_sequences` are the most sequences
+    that may be open, `n_batch` the most tokens that one `evaluate` may hold over all its trees,
+    `n_rows` the most rows it may return. `can_fork` is false for an architecture whose sequences
+    are neither forked nor cut back but to nothing, as recurrent ones.
     `should_abort` is asked many times during an evaluation, on the engine's thread; where the
     backend cannot be interrupted (a GPU) it is not asked.
     """
@@ -50,7 +62,12 @@ class Engine(Protocol):
     n_ctx: int
     n_batch: int
     n_rows: int
+    n_sequences: int
+    can_fork: bool
     should_abort: Callable[[], bool]
+
+    @property
+    def n_free(self) -> int: ...
 
     def encode(self, piece: bytes) -> list[int]:
         """Token ids of plain text bytes: no special is parsed, none added. Any thread."""
@@ -58,6 +75,25 @@ class Engine(Protocol):
 
     def open(self) -> SequenceId:
         """A new, empty sequence. Raises `EngineError` when none is left."""
+        ...
+
+    def fork(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
+        """A new sequence that begins with the first `n_tokens` tokens of another, at no cost.
+
+        Raises `EngineError` when no sequence is left, `ValueError` where `can_fork` is false.
+        """
+        ...
+
+    def save(self, sequence: SequenceId) -> SavedSequence:
+        """A copy of what a sequence holds, to be loaded again; the sequence stays open."""
+        ...
+
+    def load(self, saved: SavedSequence) -> SequenceId:
+        """A new sequence that holds what was saved. Raises `EngineError` where there is no room."""
+        ...
+
+    def only_here(self, sequence: SequenceId) -> int:
+        """How many tokens would be free if the sequence were released: those it does not share."""
         ...
 
     def tokens(self, sequence: SequenceId) -> Sequence[int]:

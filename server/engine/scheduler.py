@@ -1,9 +1,12 @@
-"""The engine's one thread: it loads the model, runs jobs in turn, and frees it.
+"""The engine's one thread: it loads the model, runs jobs side by side, and frees it.
 
-One generation runs at a time, on one sequence whose tokens stay in the KV cache: the next job
-evaluates only what differs from them (K1). A job is cancelled between chunks of its prompt,
-between tokens, and inside an evaluation through the engine's `should_abort`; after a cancel at
-most the chunk under way is evaluated (X1).
+Up to `parallel` generations run at once, and each step is one evaluation for all of them. What
+draws a token goes first; of the prompts that are still read, one at a time gets a chunk, a small
+one where others draw, so that nobody's long prompt stalls another's typing. Where the cache is
+full the generation that began last steps aside until there is room, and is read in again.
+
+A job is cancelled between steps, and inside an evaluation through the engine's `should_abort` if
+nobody else's tokens are in it; after a cancel at most the chunk under way is evaluated (X1).
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from suture.server.decoding.generation import Generation
+from suture.server.engine.kv import KvCache
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, Loading, QueueFull, SutureError
 from suture.server.request import CompletionChunk, FinishReason, Timings
 
 PREFILL_CHUNK = 64  # an abort then takes effect within some 10 ms; larger ones are hardly faster
+PREFILL_SLICE = 16  # beside others that draw tokens: six times their own step, on two cores
 
 State = Literal["loading", "ready", "failed", "closed"]
 Emit = Callable[[CompletionChunk | SutureError], None]
@@ -60,15 +65,19 @@ class Scheduler:
     """Owns the engine thread. `make_engine` is called on it; so is everything of the engine.
 
     `start()` begins loading and returns at once. `submit` raises `Loading` until that is done,
-    the loading's own error if it failed, and `QueueFull` while `queue_size` jobs wait.
+    the loading's own error if it failed, and `QueueFull` while `queue_size` jobs wait beside the
+    `parallel` ones that run.
     """
 
-    def __init__(self, make_engine: Callable[[], Engine], queue_size: int = 32) -> None:
+    def __init__(
+        self, make_engine: Callable[[], Engine], queue_size: int = 32, parallel: int = 4
+    ) -> None:
         self.counters = Counters()
         self._make_engine = make_engine
         self._queue_size = queue_size
+        self._parallel = parallel
         self._waiting: collections.deque[Job] = collections.deque()
-        self._running: Job | None = None
+        self._running: list[Job] = []
         self._state: State = "loading"
         self._error: SutureError | None = None
         self._engine: Engine | None = None
@@ -83,8 +92,8 @@ class Scheduler:
         with self._condition:
             self._state = "closed"
             waiting, self._waiting = list(self._waiting), collections.deque()
-            if self._running is not None:
-                self._running.end_early = "cancelled"
+            for job in self._running:
+                job.end_early = job.end_early or "cancelled"
             self._condition.notify_all()
         for job in waiting:
             _tell(job, job.generation.finish("cancelled"))
@@ -105,8 +114,8 @@ class Scheduler:
         return len(self._waiting)
 
     @property
-    def is_running(self) -> bool:
-        return self._running is not None
+    def n_running(self) -> int:
+        return len(self._running)
 
     def check_ready(self) -> None:
         """Raise `Loading`, or what loading or the engine's thread ended with."""
@@ -123,8 +132,8 @@ class Scheduler:
         """Raise what `submit` would raise after `n_coming` others."""
         with self._condition:
             self._ready_engine()
-            # While nothing runs, the first of those that wait will not have to.
-            n_waiting = len(self._waiting) + n_coming - (self._running is None)
+            # The first of those that wait will not have to where fewer run than may.
+            n_waiting = len(self._waiting) + n_coming - (self._parallel - len(self._running))
             if n_waiting >= self._queue_size:
                 raise QueueFull(f"{n_waiting} requests wait already", retry_after=2)
 
@@ -148,7 +157,7 @@ class Scheduler:
     def cancel_all(self) -> None:
         """End every job early, those that wait and the one that runs."""
         with self._condition:
-            jobs = [*self._waiting, *([self._running] if self._running is not None else [])]
+            jobs = [*self._waiting, *self._running]
         for job in jobs:
             self.cancel(job, "cancelled")
 
@@ -166,7 +175,7 @@ class Scheduler:
         if engine is None:
             return
         try:
-            self._run_jobs(_Runner(engine, self.counters))
+            self._run_jobs(_Runs(engine, self.counters))
         except Exception:
             # Nobody may wait for a thread that is gone: the server notices and starts again.
             _log.exception("the engine's thread failed")
@@ -174,18 +183,18 @@ class Scheduler:
         finally:
             engine.close()
 
-    def _run_jobs(self, runner: _Runner) -> None:
-        while (job := self._next_job()) is not None:
-            runner.run(job)
+    def _run_jobs(self, runs: _Runs) -> None:
+        while self._admit(runs):
+            runs.step()
             with self._condition:
-                self._running = None
+                self._running = runs.jobs
 
     def _fail(self, error: EngineError) -> None:
         with self._condition:
             self._error, self._state = error, "failed"
             left, self._waiting = list(self._waiting), collections.deque()
-            left += [self._running] if self._running is not None else []
-            self._running = None
+            left += [job for job in self._running if not job.generation.finished]
+            self._running = []
         for job in left:
             _tell(job, error)
 
@@ -206,13 +215,21 @@ class Scheduler:
             self._condition.notify_all()
         return engine
 
-    def _next_job(self) -> Job | None:
+    def _admit(self, runs: _Runs) -> bool:
+        """Begin jobs that wait, as many as may run; wait for one if none does. False at the end."""
         with self._condition:
-            self._condition.wait_for(lambda: self._waiting or self._state == "closed")
-            if self._state == "closed":
-                return None
-            self._running = self._waiting.popleft()
-            return self._running
+            self._condition.wait_for(
+                lambda: self._waiting or self._running or self._state == "closed"
+            )
+            if self._state == "closed" and not self._running:
+                return False
+            begun = []
+            while self._waiting and len(self._running) < self._parallel:
+                begun.append(self._waiting.popleft())
+                self._running = [*self._running, begun[-1]]
+        for job in begun:
+            runs.begin(job)
+        return True
 
 
 def _tell(job: Job, item: CompletionChunk | SutureError) -> None:
@@ -223,103 +240,201 @@ def _tell(job: Job, item: CompletionChunk | SutureError) -> None:
         _log.exception("an answer could not be handed over")
 
 
-class _Cancelled(Exception):
-    """The job that runs was asked to end."""
+class _Run:
+    """A job on the engine. `tree` is what it wants evaluated, of which `n_done` nodes are.
+
+    `sequence` is None until it begins, and while it has stepped aside.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.clock = _Clock(job.deadline_ms)
+        self.sequence: SequenceId | None = None
+        self.tree = TokenTree.chain(())
+        self.n_done = 0
+
+    @property
+    def n_left(self) -> int:
+        return len(self.tree) - self.n_done
+
+    def chunk(self, n_tokens: int) -> TokenTree:
+        """The next part of the tree: a part of its trunk, or all that is left."""
+        n_trunk = self.tree.trunk_length()
+        if self.n_left <= n_tokens or self.n_done >= n_trunk:
+            return self.tree.after(self.n_done)
+        end = min(self.n_done + n_tokens, n_trunk)
+        return TokenTree.chain(self.tree.tokens[self.n_done : end], wants=())
 
 
-class _Runner:
-    """Runs one job after the other on one sequence of the engine."""
+class _Runs:
+    """The jobs that run, one step after the other. Every outcome is told to the job it is of.
+
+    Raises only where the engine cannot even free what a failed job held.
+    """
 
     def __init__(self, engine: Engine, counters: Counters) -> None:
         self._engine = engine
         self._counters = counters
-        self._sequence: SequenceId = engine.open()
-
-    def run(self, job: Job) -> None:
-        """Every outcome is told, and the sequence is sound afterwards.
-
-        Raises only where the engine cannot even be cut back.
-        """
-        self._engine.should_abort = lambda: job.end_early is not None
-        try:
-            self._run(job)
-        finally:
-            self._engine.should_abort = _never
-
-    def _run(self, job: Job) -> None:
-        self._counters.jobs += 1
-        clock = _Clock(job.deadline_ms)
-        try:
-            self._steps(job, clock)
-        except (_Cancelled, Aborted):
-            self._emit(job, clock, job.generation.finish(job.end_early or "cancelled"))
-        except SutureError as error:
-            self._counters.failures += 1
-            _tell(job, error)
-        except Exception as error:
-            _log.exception("a request failed in the engine")
-            self._counters.failures += 1
-            _tell(job, EngineError(f"the engine failed: {error}"))
-            self._engine.truncate(self._sequence, 0)
-
-    def _steps(self, job: Job, clock: _Clock) -> None:
-        generation = job.generation
-        self._reuse(generation)
-        while not generation.finished:
-            tree = generation.tree(self._n_committed)
-            if self._n_committed + len(tree) > self._engine.n_ctx:
-                # Healed tokens came on top of what the plan made room for.
-                self._emit(job, clock, generation.finish("length"))
-                return
-            rows = self._evaluate(job, tree)
-            clock.token_drawn()
-            chunk = generation.feed(rows)
-            if chunk is not None:
-                self._emit(job, clock, chunk)
-            if not generation.finished and clock.past_deadline():
-                self._emit(job, clock, generation.finish("deadline"))
-
-    def _reuse(self, generation: Generation) -> None:
-        """Keep the cached tokens that begin this prompt, but its last one: its row is wanted."""
-        prompt_ids = generation.prompt_ids
-        n_common = 0
-        for cached, token_id in zip(
-            self._engine.tokens(self._sequence), prompt_ids[:-1], strict=False
-        ):
-            if cached != token_id:
-                break
-            n_common += 1
-        n_reused = self._engine.truncate(self._sequence, n_common)
-        generation.reuse(n_reused)
-        self._counters.prompt_tokens += len(prompt_ids)
-        self._counters.reused_tokens += n_reused
+        self._kv = KvCache(engine)
+        # In the order in which they began; those without a sequence wait for room.
+        self._runs: list[_Run] = []
+        self._last_read: _Run | None = None
 
     @property
-    def _n_committed(self) -> int:
-        return len(self._engine.tokens(self._sequence))
+    def jobs(self) -> list[Job]:
+        return [run.job for run in self._runs]
 
-    def _evaluate(self, job: Job, tree: TokenTree) -> Logits:
-        """Evaluate and commit a tree's last path, a long trunk in chunks; the rows of its end."""
-        n_trunk = tree.trunk_length()
-        n_done = 0
-        while len(tree) - n_done > PREFILL_CHUNK and n_done < n_trunk:
-            n_next = min(n_done + PREFILL_CHUNK, n_trunk)
-            self._evaluate_chunk(job, TokenTree.chain(tree.tokens[n_done:n_next], wants=()))
-            n_done = n_next
-        return self._evaluate_chunk(job, tree.after(n_done))
+    def begin(self, job: Job) -> None:
+        """Take a job in; it gets its sequence in the next step."""
+        self._counters.jobs += 1
+        self._runs.append(_Run(job))
 
-    def _evaluate_chunk(self, job: Job, chunk: TokenTree) -> Logits:
-        if job.end_early is not None:
-            raise _Cancelled
-        [rows] = self._engine.evaluate([(self._sequence, chunk)])
-        self._engine.commit(self._sequence, len(chunk) - 1)
-        return rows
+    def step(self) -> None:
+        """One evaluation for all jobs that have something to evaluate."""
+        for run in list(self._runs):
+            if run.job.end_early is not None:
+                self._end(run, run.job.generation.finish(run.job.end_early))
+        for run in list(self._runs):
+            if run.sequence is None and not self._settle(run):
+                break
+        batch = self._compose()
+        while batch and not self._kv.make_room(sum(len(chunk) for _, chunk in batch)):
+            self._step_aside(batch)
+            batch = self._compose()
+        for run, chunk, rows in self._evaluate(batch):
+            self._take(run, chunk, rows)
 
-    def _emit(self, job: Job, clock: _Clock, chunk: CompletionChunk) -> None:
-        if chunk.result is not None:
-            self._counters.generated_tokens += chunk.result.completion_tokens
-            chunk = replace(chunk, result=replace(chunk.result, timings=clock.timings()))
-        _tell(job, chunk)
+    def _settle(self, run: _Run) -> bool:
+        """Give a run its sequence; False where those before it must end first."""
+        generation = run.job.generation
+        is_first = run is self._runs[0]
+        n_tokens = len(generation.tree(0))
+        if not is_first and not self._kv.has_room(n_tokens):
+            return False
+        try:
+            run.sequence = self._kv.start(generation.tree(0).tokens)
+        except EngineError as error:
+            if is_first:
+                self._fail(run, error)
+            return False
+        n_reused = len(self._engine.tokens(run.sequence))
+        if run.clock.begin():
+            generation.reuse(n_reused)
+            self._counters.prompt_tokens += len(generation.prompt_ids)
+            self._counters.reused_tokens += n_reused
+        self._want_more(run)
+        return True
+
+    def _compose(self) -> list[tuple[_Run, TokenTree]]:
+        """What the next evaluation is of: all that draw a token, and a piece of one prompt."""
+        runs = [run for run in self._runs if run.sequence is not None]
+        drawing = [run for run in runs if run.n_left <= PREFILL_SLICE]
+        reading = [run for run in runs if run.n_left > PREFILL_SLICE]
+        batch: list[tuple[_Run, TokenTree]] = []
+        n_tokens = n_rows = 0
+        for run in drawing:
+            chunk = run.chunk(PREFILL_SLICE)
+            n_tokens += len(chunk)
+            n_rows += len(chunk.wants)
+            if n_tokens > self._engine.n_batch or n_rows > self._engine.n_rows:
+                break
+            batch.append((run, chunk))
+        if reading:
+            run = self._next_to_read(reading)
+            n_tokens = PREFILL_SLICE if batch else PREFILL_CHUNK
+            batch.append((run, run.chunk(min(n_tokens, self._engine.n_batch))))
+        return batch
+
+    def _next_to_read(self, reading: list[_Run]) -> _Run:
+        """Prompts take turns: the one after the one that was read last."""
+        if self._last_read in reading:
+            at = reading.index(self._last_read) + 1
+            reading = [*reading[at:], *reading[:at]]
+        self._last_read = reading[0]
+        return reading[0]
+
+    def _step_aside(self, batch: list[tuple[_Run, TokenTree]]) -> None:
+        """The cache is full: the run that began last gives its cells up; a lone one ends."""
+        holding = [run for run in self._runs if run.sequence is not None]
+        run = holding[-1]
+        if len(holding) == 1:
+            # Healed tokens came on top of what the plan made room for.
+            self._end(run, run.job.generation.finish("length"))
+            return
+        assert run.sequence is not None
+        self._kv.finish(run.sequence)
+        run.sequence = None
+
+    def _evaluate(
+        self, batch: list[tuple[_Run, TokenTree]]
+    ) -> list[tuple[_Run, TokenTree, Logits]]:
+        """The rows of each part. Where the whole batch fails, each is tried alone."""
+        if not batch:
+            return []
+        jobs = [run.job for run, _ in batch]
+        self._engine.should_abort = lambda: all(job.end_early is not None for job in jobs)
+        try:
+            parts = [(run.sequence, chunk) for run, chunk in batch if run.sequence is not None]
+            rows = self._engine.evaluate(parts)
+        except Aborted:
+            return []
+        except Exception as error:
+            if len(batch) > 1:
+                return [part for pair in batch for part in self._evaluate([pair])]
+            if not isinstance(error, SutureError):
+                _log.exception("a request failed in the engine")
+                error = EngineError(f"the engine failed: {error}")
+            self._fail(batch[0][0], error)
+            return []
+        finally:
+            self._engine.should_abort = _never
+        return [(run, chunk, row) for (run, chunk), row in zip(batch, rows, strict=True)]
+
+    def _take(self, run: _Run, chunk: TokenTree, rows: Logits) -> None:
+        """Commit a part that was evaluated, and feed the rows of the last one."""
+        assert run.sequence is not None
+        self._engine.commit(run.sequence, len(chunk) - 1)
+        run.n_done += len(chunk)
+        if run.n_left or run.job.end_early is not None:
+            return
+        generation = run.job.generation
+        try:
+            chunk_of_text = generation.feed(rows)
+        except Exception as error:
+            _log.exception("a request failed while its text was made")
+            self._fail(run, EngineError(f"the engine failed: {error}"))
+            return
+        run.clock.token_drawn()
+        if generation.finished:
+            assert chunk_of_text is not None
+            self._end(run, chunk_of_text)
+            return
+        if chunk_of_text is not None:
+            _tell(run.job, chunk_of_text)
+        if run.clock.past_deadline():
+            self._end(run, generation.finish("deadline"))
+        else:
+            self._want_more(run)
+
+    def _want_more(self, run: _Run) -> None:
+        assert run.sequence is not None
+        run.tree = run.job.generation.tree(len(self._engine.tokens(run.sequence)))
+        run.n_done = 0
+
+    def _end(self, run: _Run, chunk: CompletionChunk) -> None:
+        self._runs.remove(run)
+        if run.sequence is not None:
+            self._kv.finish(run.sequence)
+        assert chunk.result is not None
+        self._counters.generated_tokens += chunk.result.completion_tokens
+        _tell(run.job, replace(chunk, result=replace(chunk.result, timings=run.clock.timings())))
+
+    def _fail(self, run: _Run, error: SutureError) -> None:
+        self._counters.failures += 1
+        self._runs.remove(run)
+        _tell(run.job, error)
+        if run.sequence is not None:
+            self._kv.discard(run.sequence)
 
 
 def _never() -> bool:
@@ -331,8 +446,15 @@ class _Clock:
 
     def __init__(self, deadline_ms: int | None) -> None:
         self._deadline_ms = deadline_ms
-        self._started = time.perf_counter()
+        self._started: float | None = None
         self._first_token: float | None = None
+
+    def begin(self) -> bool:
+        """Start, if it was not started before."""
+        if self._started is not None:
+            return False
+        self._started = time.perf_counter()
+        return True
 
     def token_drawn(self) -> None:
         if self._first_token is None:
@@ -345,5 +467,6 @@ class _Clock:
 
     def timings(self) -> Timings:
         now = time.perf_counter()
+        started = now if self._started is None else self._started
         first = self._first_token or now
-        return Timings((first - self._started) * 1000, (now - first) * 1000)
+        return Timings((first - started) * 1000, (now - first) * 1000)

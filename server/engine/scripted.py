@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from suture.healing import Vocabulary
-from suture.server.engine.protocol import Aborted, Batch, Logits, SequenceId, check_batch
+from suture.server.engine.cells import CellCount, Cells
+from suture.server.engine.protocol import (
+    Aborted,
+    Batch,
+    Logits,
+    SavedSequence,
+    SequenceId,
+    check_batch,
+)
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 
@@ -61,27 +69,65 @@ class ScriptedEngine:
         *,
         n_ctx: int = 4096,
         n_batch: int = 512,
+        n_sequences: int = 64,
+        can_fork: bool = True,
     ) -> None:
         self.vocabulary = vocabulary
         self.n_ctx = n_ctx
         self.n_batch = n_batch
         self.n_rows = 64
+        self.n_sequences = n_sequences
+        self.can_fork = can_fork
         self.n_evaluated = 0
         self.should_abort: Callable[[], bool] = lambda: False
         self._encode = encode
         self._model = model
         self._next_id = 0
         self._tokens: dict[SequenceId, list[int]] = {}
+        self._cells: dict[SequenceId, Cells] = {}
+        self._cell_count = CellCount(n_ctx)
         self._evaluated: dict[SequenceId, TokenTree] = {}
 
     def encode(self, piece: bytes) -> list[int]:
         return list(self._encode(piece))
 
+    @property
+    def n_free(self) -> int:
+        return self._cell_count.n_free
+
     def open(self) -> SequenceId:
+        if len(self._tokens) == self.n_sequences:
+            raise EngineError(f"all {self.n_sequences} sequences are in use")
         sequence = SequenceId(self._next_id)
         self._next_id += 1
         self._tokens[sequence] = []
+        self._cells[sequence] = []
         return sequence
+
+    def fork(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
+        if not self.can_fork:
+            raise ValueError("sequences of this architecture cannot be forked")
+        tokens = self._get(sequence)[:n_tokens]
+        fork = self.open()
+        self._tokens[fork] = tokens
+        self._cells[fork] = self._cells[sequence][:n_tokens]
+        self._cell_count.share(self._cells[fork])
+        return fork
+
+    def save(self, sequence: SequenceId) -> SavedSequence:
+        tokens = self._get(sequence)
+        return SavedSequence(tuple(tokens), np.asarray(tokens, np.int32).view(np.uint8))
+
+    def load(self, saved: SavedSequence) -> SequenceId:
+        if len(saved.tokens) > self.n_free:
+            raise EngineError(f"no room left in the context of {self.n_ctx} tokens")
+        sequence = self.open()
+        self._extend(sequence, saved.tokens)
+        return sequence
+
+    def only_here(self, sequence: SequenceId) -> int:
+        self._get(sequence)
+        return self._cell_count.n_only(self._cells[sequence])
 
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
         return self._get(sequence)
@@ -101,25 +147,34 @@ class ScriptedEngine:
         return rows
 
     def commit(self, sequence: SequenceId, node: int) -> None:
-        tokens = self._get(sequence)
+        self._get(sequence)
         tree = self._evaluated.pop(sequence, None)
         if tree is None or not 0 <= node < len(tree):
             raise ValueError(f"sequence {sequence} has no evaluated node {node}")
-        tokens.extend(tree.tokens[i] for i in tree.path(node))
+        self._extend(sequence, [tree.tokens[i] for i in tree.path(node)])
 
     def truncate(self, sequence: SequenceId, n_tokens: int) -> int:
-        del self._get(sequence)[n_tokens:]
+        if n_tokens < len(self._get(sequence)) and not self.can_fork:
+            n_tokens = 0
+        self._cell_count.drop(self._cells[sequence][n_tokens:])
+        del self._tokens[sequence][n_tokens:]
+        del self._cells[sequence][n_tokens:]
         self._evaluated.pop(sequence, None)
         return len(self._tokens[sequence])
 
     def release(self, sequence: SequenceId) -> None:
         self._get(sequence)
+        self._cell_count.drop(self._cells.pop(sequence))
         del self._tokens[sequence]
         self._evaluated.pop(sequence, None)
 
     def close(self) -> None:
         self._tokens.clear()
         self._evaluated.clear()
+
+    def _extend(self, sequence: SequenceId, tokens: Sequence[int]) -> None:
+        self._tokens[sequence].extend(tokens)
+        self._cells[sequence].extend(self._cell_count.take(len(tokens)))
 
     def _get(self, sequence: SequenceId) -> list[int]:
         try:
@@ -131,8 +186,7 @@ class ScriptedEngine:
         check_batch(batch, self.n_batch, self.vocabulary.n_vocab)
         for sequence, _ in batch:
             self._get(sequence)
-        held = sum(len(tokens) for tokens in self._tokens.values())
-        if held + sum(len(tree) for _, tree in batch) > self.n_ctx:
+        if sum(len(tree) for _, tree in batch) > self.n_free:
             raise EngineError(f"no room left in the context of {self.n_ctx} tokens")
 
     def _rows(self, tokens: list[int], tree: TokenTree) -> Logits:

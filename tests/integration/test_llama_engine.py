@@ -188,3 +188,88 @@ def test_another_thread_may_encode(engine: LlamaEngine) -> None:
 def test_f1_sentinels_in_user_text_are_text(engine: LlamaEngine) -> None:
     ids = engine.encode(b"x = '<|endoftext|>' <|im_start|>")
     assert not any(engine.vocabulary.is_special(token_id) for token_id in ids)
+
+
+def next_row(engine: LlamaEngine, sequence: SequenceId, token: int) -> Logits:
+    row: Logits = evaluate(engine, sequence, TokenTree.chain([token]))[0]
+    return row
+
+
+def test_a_fork_goes_on_as_its_source_would_and_shares_its_cells(engine: LlamaEngine) -> None:
+    source = prompted(engine)
+    n_free = engine.n_free
+    token = engine.encode(b" len")[0]
+    expected = next_row(engine, source, token)
+    whole, half = engine.fork(source, 10_000), engine.fork(source, 5)
+
+    assert engine.n_free == n_free
+    assert close_to(next_row(engine, whole, token), expected)
+    engine.commit(whole, 0)
+    assert list(engine.tokens(half)) == list(engine.tokens(source))[:5]
+    assert close_to(
+        next_row(engine, half, token), row_after(engine, [*engine.tokens(source)[:5], token])
+    )
+    assert (engine.only_here(source), engine.only_here(whole)) == (0, 1)
+    engine.release(source)
+    assert close_to(
+        next_row(engine, whole, token), row_after(engine, [*engine.tokens(whole), token])
+    )
+
+
+def test_sequences_of_different_length_are_evaluated_together(engine: LlamaEngine) -> None:
+    source = prompted(engine)
+    fork = engine.fork(source, 7)
+    token = engine.encode(b" sum")[0]
+    longer, shorter = engine.evaluate(
+        [(source, TokenTree.chain([token])), (fork, TokenTree.chain([token]))]
+    )
+
+    assert close_to(longer[0].copy(), row_after(engine, [*engine.tokens(source), token]))
+    assert close_to(shorter[0].copy(), row_after(engine, [*engine.tokens(fork), token]))
+
+
+def test_what_was_saved_is_loaded_again_after_its_sequence_is_gone(engine: LlamaEngine) -> None:
+    sequence = prompted(engine)
+    token = engine.encode(b" len")[0]
+    expected = next_row(engine, sequence, token)
+    saved = engine.save(sequence)
+    n_free = engine.n_free
+    engine.release(sequence)
+    assert engine.n_free == n_free + len(saved.tokens)
+    loaded = engine.load(saved)
+
+    assert tuple(engine.tokens(loaded)) == saved.tokens
+    assert engine.n_free == n_free
+    assert close_to(next_row(engine, loaded, token), expected)
+
+
+def test_what_does_not_fit_is_not_loaded(engine: LlamaEngine) -> None:
+    saved = engine.save(prompted(engine))
+    filler = engine.open()
+    while engine.n_free >= len(saved.tokens):
+        n = min(engine.n_batch, engine.n_free - len(saved.tokens) + 1)
+        evaluate(engine, filler, TokenTree.chain([5] * n, wants=()))
+        engine.commit(filler, n - 1)
+
+    with pytest.raises(EngineError, match="no room"):
+        engine.load(saved)
+    engine.release(filler)
+    assert tuple(engine.tokens(engine.load(saved))) == saved.tokens
+
+
+def test_counted_cells_are_the_librarys(engine: LlamaEngine) -> None:
+    """As many tokens fit as are said to be free, with forks that were cut and released."""
+    source = prompted(engine)
+    fork = engine.fork(source, 6)
+    engine.truncate(source, 9)
+    engine.release(source)
+    n = engine.n_free
+    assert n == engine.n_ctx - len(engine.tokens(fork))
+    filler = engine.open()
+    while n:
+        size = min(n, engine.n_batch)
+        evaluate(engine, filler, TokenTree.chain([5] * size, wants=()))
+        engine.commit(filler, size - 1)
+        n -= size
+    with pytest.raises(EngineError, match="no room"):
+        evaluate(engine, filler, TokenTree.chain([5]))

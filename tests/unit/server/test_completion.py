@@ -28,7 +28,7 @@ class Completing:
 
     def __init__(self, model: Model, queue_size: int = 8) -> None:
         self.engine = ScriptedEngine(VOCABULARY, toy_encode, model)
-        self.scheduler = Scheduler(lambda: self.engine, queue_size)
+        self.scheduler = Scheduler(lambda: self.engine, queue_size, parallel=1)
         self.scheduler.start()
         self.scheduler.wait_ready(20)
         self.completions = Completions(self.scheduler)
@@ -70,7 +70,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def fill(made: Completing) -> list[asyncio.Task[tuple[str, CompletionResult]]]:
     """One request that runs and one that waits: a queue of one is full."""
     tasks = [asyncio.create_task(made.complete(CompletionRequest("def x =")))]
-    await until(lambda: made.scheduler.is_running)
+    await until(lambda: made.scheduler.n_running > 0)
     tasks.append(asyncio.create_task(made.complete(CompletionRequest("def x ="))))
     await until(lambda: made.scheduler.n_waiting == 1)
     return tasks
@@ -91,7 +91,7 @@ def test_a_newer_request_supersedes_and_a_late_one_is_superseded() -> None:
         async with completing(gated(speaking_model(VOCABULARY, TEXT), go)) as made:
             older = CompletionRequest("def x =", session="s", seq=1)
             first = asyncio.create_task(made.complete(older))
-            await until(lambda: made.scheduler.is_running)
+            await until(lambda: made.scheduler.n_running > 0)
             second = asyncio.create_task(
                 made.complete(CompletionRequest("def x =", session="s", seq=2))
             )

@@ -33,9 +33,9 @@ TIMEOUT_S = 20.0
 class Running:
     """A scheduler over a scripted engine, and what its jobs answered."""
 
-    def __init__(self, engine: ScriptedEngine, queue_size: int = 8) -> None:
+    def __init__(self, engine: ScriptedEngine, queue_size: int = 8, parallel: int = 1) -> None:
         self.engine = engine
-        self.scheduler = Scheduler(lambda: engine, queue_size)
+        self.scheduler = Scheduler(lambda: engine, queue_size, parallel)
         self.scheduler.start()
         self.scheduler.wait_ready(TIMEOUT_S)
 

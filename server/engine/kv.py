@@ -1,0 +1,171 @@
+"""What stays in the KV cache after a request, and where the next one finds it.
+
+A sequence is *running* while a request generates on it and *idle* afterwards; one that has been
+idle for long is *saved*: copied to memory and its cells freed, because every cell in use slows
+every step, whoever it belongs to. A request begins with a fork of the longest prefix that any of
+them shares with its prompt, or with the idle sequence itself where all of it is shared.
+
+K1  what is reused is token-equal to the beginning of the prompt, and never all of it: the last
+    token's row is wanted.
+K3  running sequences are never evicted, idle and saved ones are bounded.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from suture.server.engine.protocol import Engine, SavedSequence, SequenceId
+from suture.server.errors import EngineError
+
+# Cells that only idle sequences hold slow a step by some percent per thousand.
+IDLE_TOKENS = 2048
+MAX_IDLE = 8
+SAVED_BYTES = 256 << 20
+# Evaluating fewer tokens again costs no more than copying a sequence about.
+WORTH_SAVING = 64
+
+
+class KvCache:
+    """The sequences of one engine; used on the engine's thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        idle_tokens: int = IDLE_TOKENS,
+        max_idle: int = MAX_IDLE,
+        saved_bytes: int = SAVED_BYTES,
+    ) -> None:
+        self._engine = engine
+        self._idle_tokens = idle_tokens
+        self._max_idle = max_idle
+        self._saved_bytes = saved_bytes
+        self._running: set[SequenceId] = set()
+        # Both oldest first.
+        self._idle: collections.OrderedDict[SequenceId, None] = collections.OrderedDict()
+        self._saved: collections.OrderedDict[int, SavedSequence] = collections.OrderedDict()
+        self._n_saved = 0
+
+    def start(self, prompt_ids: Sequence[int]) -> SequenceId:
+        """A sequence for a prompt that holds as much of its beginning as is known.
+
+        Raises `EngineError` where all sequences are running.
+        """
+        wanted = list(prompt_ids[:-1])
+        source, n_common = self._longest(self._live(), wanted, self._engine.tokens)
+        saved, n_saved = self._longest(iter(self._saved), wanted, self._tokens_of_saved)
+        if saved is not None and n_saved >= n_common + WORTH_SAVING:
+            self._load(saved)
+            source, n_common = self._longest(self._live(), wanted, self._engine.tokens)
+        sequence = self._begin(source, n_common)
+        self._running.add(sequence)
+        return sequence
+
+    def finish(self, sequence: SequenceId) -> None:
+        """The request has ended; what it left is kept for the next one."""
+        self._running.remove(sequence)
+        self._idle[sequence] = None
+        while len(self._idle) > self._max_idle or (
+            len(self._idle) > 1 and self._n_idle_tokens() > self._idle_tokens
+        ):
+            self._evict(next(iter(self._idle)))
+
+    def discard(self, sequence: SequenceId) -> None:
+        """The request has failed; nothing of its sequence is kept."""
+        self._running.remove(sequence)
+        self._engine.release(sequence)
+
+    def make_room(self, n_tokens: int) -> bool:
+        """Free cells of idle sequences, the oldest first, until so many tokens fit."""
+        while self._engine.n_free < n_tokens and self._idle:
+            self._evict(next(iter(self._idle)))
+        return self._engine.n_free >= n_tokens
+
+    def has_room(self, n_tokens: int) -> bool:
+        """Whether so many tokens would fit if the idle sequences were evicted."""
+        return self._engine.n_free + self._n_idle_tokens() >= n_tokens
+
+    def _live(self) -> Iterator[SequenceId]:
+        """All sequences in the cache; idle ones first, the newest of them before all."""
+        yield from reversed(self._idle)
+        yield from self._running
+
+    def _longest(
+        self,
+        sequences: Iterator[int],
+        wanted: list[int],
+        tokens_of: Callable[[SequenceId], Sequence[int]],
+    ) -> tuple[SequenceId | None, int]:
+        """The first that shares most with `wanted`, and how many tokens; None if none does."""
+        best, n_best = None, 0
+        for sequence in map(SequenceId, sequences):
+            tokens = tokens_of(sequence)
+            n_common = common_length(tokens, wanted)
+            if n_common < len(tokens) and not self._engine.can_fork:
+                n_common = 0
+            if n_common > n_best:
+                best, n_best = sequence, n_common
+        return best, n_best
+
+    def _begin(self, source: SequenceId | None, n_common: int) -> SequenceId:
+        if (
+            source is not None
+            and source in self._idle
+            and n_common == len(self._engine.tokens(source))
+        ):
+            del self._idle[source]
+            return source
+        if not self._engine.can_fork:
+            source = None
+        while True:
+            try:
+                return (
+                    self._engine.open() if source is None else self._engine.fork(source, n_common)
+                )
+            except EngineError:
+                others = (sequence for sequence in self._idle if sequence != source)
+                if (oldest := next(others, None)) is None:
+                    raise
+                self._evict(oldest)
+
+    def _evict(self, sequence: SequenceId) -> None:
+        """Take an idle sequence out of the cache; what nothing else holds of it is saved."""
+        del self._idle[sequence]
+        if self._engine.only_here(sequence) >= WORTH_SAVING and self._saved_bytes:
+            self._saved[self._n_saved] = self._engine.save(sequence)
+            self._n_saved += 1
+            while sum(len(saved.state) for saved in self._saved.values()) > self._saved_bytes:
+                self._saved.popitem(last=False)
+        self._engine.release(sequence)
+
+    def _load(self, key: int) -> None:
+        """Put a saved sequence back among the idle ones, if there is room for it."""
+        saved = self._saved[key]
+        n_tokens = len(saved.tokens)
+        if not self.has_room(n_tokens) or not self.make_room(n_tokens):
+            return
+        # Making room may have dropped it for a newer one.
+        self._saved.pop(key, None)
+        with contextlib.suppress(EngineError):
+            self._idle[self._engine.load(saved)] = None
+
+    def _tokens_of_saved(self, key: int) -> Sequence[int]:
+        return self._saved[key].tokens
+
+    def _n_idle_tokens(self) -> int:
+        return sum(map(self._engine.only_here, self._idle))
+
+
+def common_length(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    low, high = 0, min(len(left), len(right))
+    # Slices are compared in C: some steps of it are faster than a loop over the tokens.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if list(left[low:middle]) == list(right[low:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,170 @@
+"""K1 and K3: what is reused, and what may be kept, against a plain search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.toy import toy_encode, toy_vocabulary
+from suture.server.engine.kv import WORTH_SAVING, KvCache, common_length
+from suture.server.engine.protocol import SequenceId
+from suture.server.engine.scripted import ScriptedEngine, random_model
+from suture.server.engine.tree import TokenTree
+from suture.server.errors import EngineError
+
+VOCABULARY = toy_vocabulary()
+
+
+def engine(n_ctx: int = 4096, n_sequences: int = 64, *, can_fork: bool = True) -> ScriptedEngine:
+    model = random_model(VOCABULARY.n_vocab)
+    return ScriptedEngine(
+        VOCABULARY,
+        toy_encode,
+        model,
+        n_ctx=n_ctx,
+        n_batch=4096,
+        n_sequences=n_sequences,
+        can_fork=can_fork,
+    )
+
+
+def request(cache: KvCache, made: ScriptedEngine, prompt: Sequence[int]) -> int:
+    """A prompt read and its sequence left idle; how many of its tokens were reused."""
+    sequence = cache.start(prompt)
+    n_reused = read(made, sequence, prompt)
+    cache.finish(sequence)
+    return n_reused
+
+
+def read(made: ScriptedEngine, sequence: SequenceId, prompt: Sequence[int]) -> int:
+    n_reused = len(made.tokens(sequence))
+    assert list(made.tokens(sequence)) == list(prompt[:n_reused])
+    tree = TokenTree.chain(prompt[n_reused:])
+    made.evaluate([(sequence, tree)])
+    made.commit(sequence, len(tree) - 1)
+    return n_reused
+
+
+tokens = st.integers(0, 3)
+sequences = st.lists(tokens, max_size=60)
+
+
+@given(sequences, sequences, sequences)
+def test_the_common_length_is_that_of_a_loop(
+    head: list[int], left: list[int], right: list[int]
+) -> None:
+    expected = 0
+    for a, b in zip(head + left, head + right, strict=False):
+        if a != b:
+            break
+        expected += 1
+
+    assert common_length(head + left, head + right) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(tokens, min_size=1, max_size=12), min_size=1, max_size=12))
+def test_k1_the_longest_prefix_of_all_that_are_kept_is_reused(prompts: list[list[int]]) -> None:
+    made = engine()
+    cache = KvCache(made, max_idle=100)
+    seen: list[list[int]] = []
+
+    for prompt in prompts:
+        longest = max((common_length(other, prompt[:-1]) for other in seen), default=0)
+        assert request(cache, made, prompt) == longest
+        seen.append(prompt)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(tokens, min_size=1, max_size=30), min_size=1, max_size=30), st.data())
+def test_k3_what_is_kept_is_bounded_and_what_runs_is_safe(
+    prompts: list[list[int]], data: st.DataObject
+) -> None:
+    made = engine(n_ctx=200, n_sequences=9)
+    cache = KvCache(made, idle_tokens=60, max_idle=4)
+    running: list[tuple[SequenceId, list[int]]] = []
+
+    for prompt in prompts:
+        if cache.make_room(len(prompt)) and len(running) < 5:
+            sequence = cache.start(prompt)
+            read(made, sequence, prompt)
+            running.append((sequence, prompt))
+        else:
+            sequence, _ = running.pop(data.draw(st.integers(0, len(running) - 1)))
+            cache.finish(sequence)
+        assert all(list(made.tokens(seq)) == kept for seq, kept in running)
+        assert made.n_free >= 0
+
+    for sequence, _ in running:
+        cache.finish(sequence)
+    assert made.n_free >= 200 - 60 - 30
+
+
+def test_a_prompt_that_comes_again_after_another_is_still_known() -> None:
+    """A, B, A: of the second A only its last token is evaluated."""
+    made = engine()
+    cache = KvCache(made)
+    a, b = [0] * 100, [1] * 100
+
+    assert [request(cache, made, prompt) for prompt in (a, b, a)] == [0, 0, 99]
+
+
+@pytest.mark.parametrize("n_others", [3, 12])
+def test_an_old_prompt_comes_back_from_memory(n_others: int) -> None:
+    made = engine()
+    cache = KvCache(made, idle_tokens=250)
+    first = [0] * 200
+    request(cache, made, first)
+    for token in range(1, n_others + 1):
+        request(cache, made, [token] * 200)
+
+    assert made.n_free > 4096 - 500
+    assert request(cache, made, first) == 199
+
+
+def test_saved_sequences_are_bounded_and_short_ones_are_not_saved() -> None:
+    made = engine()
+    n_bytes = 4 * 200
+    cache = KvCache(made, idle_tokens=1, saved_bytes=2 * n_bytes)
+    for token in range(5):
+        request(cache, made, [token] * 200)
+
+    assert [request(cache, made, [token] * 200) for token in (0, 1)] == [0, 0]
+    short = [6] * (WORTH_SAVING - 1)
+    request(cache, made, short)
+    request(cache, made, [7] * 200)
+    assert request(cache, made, short) == 0
+
+
+def test_forks_share_their_cells() -> None:
+    made = engine(n_ctx=150)
+    cache = KvCache(made)
+    head = [0] * 100
+    first, second = cache.start([*head, 1]), None
+    read(made, first, [*head, 1])
+    second = cache.start([*head, 2])
+
+    assert read(made, second, [*head, 2]) == 100
+    assert made.n_free == 150 - 102
+
+
+def test_a_memory_that_cannot_fork_goes_on_only_where_it_stands() -> None:
+    made = engine(can_fork=False)
+    cache = KvCache(made)
+    request(cache, made, [1, 2, 3])
+
+    assert request(cache, made, [1, 2, 3, 4]) == 3
+    assert request(cache, made, [1, 2, 9]) == 0
+
+
+def test_all_sequences_running_is_an_error() -> None:
+    made = engine(n_sequences=2)
+    cache = KvCache(made)
+    for prompt in ([1, 2], [3, 4]):
+        cache.start(prompt)
+
+    with pytest.raises(EngineError, match="in use"):
+        cache.start([5])

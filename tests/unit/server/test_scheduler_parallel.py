@@ -1,0 +1,268 @@
+"""Several generations in one loop: each says what it says alone, and none stalls another."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.toy import toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.protocol import Batch, Logits
+from suture.server.engine.scheduler import PREFILL_CHUNK, PREFILL_SLICE, Job, Scheduler
+from suture.server.engine.scripted import Model, ScriptedEngine, random_model
+from suture.server.errors import EngineError, SutureError
+from suture.server.request import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionResult,
+    SamplingParams,
+)
+
+VOCABULARY = toy_vocabulary()
+TIMEOUT_S = 20.0
+Answers = queue.Queue[object]
+
+
+class Gated(ScriptedEngine):
+    """An engine that evaluates only while its gate is open, and remembers its batches."""
+
+    def __init__(self, model: Model, n_ctx: int = 4096) -> None:
+        super().__init__(VOCABULARY, toy_encode, model, n_ctx=n_ctx)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.batches: list[list[int]] = []
+        self.reached = threading.Event()
+
+    def evaluate(self, batch: Batch) -> list[Logits]:
+        self.reached.set()
+        assert self.gate.wait(TIMEOUT_S)
+        self.batches.append([len(tree) for _, tree in batch])
+        return super().evaluate(batch)
+
+
+Start = Callable[..., Scheduler]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[tuple[Scheduler, ScriptedEngine]] = []
+
+    def make(engine: ScriptedEngine, parallel: int = 4) -> Scheduler:
+        scheduler = Scheduler(lambda: engine, queue_size=64, parallel=parallel)
+        scheduler.start()
+        scheduler.wait_ready(TIMEOUT_S)
+        started.append((scheduler, engine))
+        return scheduler
+
+    yield make
+    for scheduler, engine in started:
+        if isinstance(engine, Gated):
+            engine.gate.set()
+        scheduler.close()
+
+
+def submit(
+    scheduler: Scheduler, engine: ScriptedEngine, request: CompletionRequest
+) -> tuple[Job, Answers]:
+    answers: Answers = queue.Queue()
+    job = Job(toy_generation(request, engine), answers.put, request.deadline_ms)
+    scheduler.submit(job)
+    return job, answers
+
+
+def collect(answers: Answers) -> tuple[str, CompletionResult]:
+    text = ""
+    while True:
+        item = answers.get(timeout=TIMEOUT_S)
+        if isinstance(item, SutureError):
+            raise item
+        assert isinstance(item, CompletionChunk)
+        text += item.text
+        if item.result is not None:
+            return text, item.result
+
+
+def alone(model: Model, request: CompletionRequest) -> tuple[str, str]:
+    """The text and the end of a request that has a fresh engine to itself."""
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    scheduler = Scheduler(lambda: engine, parallel=1)
+    scheduler.start()
+    scheduler.wait_ready(TIMEOUT_S)
+    text, result = collect(submit(scheduler, engine, request)[1])
+    scheduler.close()
+    return text, result.finish
+
+
+prefixes = st.text("abx =(\n", min_size=1, max_size=60)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(prefixes, min_size=2, max_size=8), st.integers(0, 3), st.sampled_from([90, 4096]))
+def test_k2_requests_together_say_what_each_says_alone(
+    texts: list[str], seed: int, n_ctx: int
+) -> None:
+    """In a cache that is too small for all of them, too: some step aside and come back."""
+    model = random_model(VOCABULARY.n_vocab, seed)
+    sampling = SamplingParams(temperature=0.8, top_k=40, seed=seed)
+    requests = [
+        CompletionRequest(text, max_tokens=5 + n, sampling=sampling) for n, text in enumerate(texts)
+    ]
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model, n_ctx=n_ctx)
+    scheduler = Scheduler(lambda: engine, queue_size=64, parallel=4)
+    scheduler.start()
+    scheduler.wait_ready(TIMEOUT_S)
+    answers = [submit(scheduler, engine, request)[1] for request in requests]
+    together = [collect(answer) for answer in answers]
+    scheduler.close()
+
+    for request, (text, result) in zip(requests, together, strict=True):
+        assert (text, result.finish) == alone(model, request)
+
+
+def test_those_that_draw_share_a_step(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    engine.gate.clear()
+    request = CompletionRequest("def x", max_tokens=30, ignore_eos=True)
+    answers = [submit(scheduler, engine, request)[1] for _ in range(4)]
+    engine.gate.set()
+    texts = {collect(answer)[0] for answer in answers}
+
+    assert len(texts) == 1
+    assert [1, 1, 1, 1] in engine.batches
+    assert len(engine.batches) < 60
+
+
+def test_a_long_prompt_is_read_in_slices_beside_one_that_draws(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    drawing = submit(
+        scheduler, engine, CompletionRequest("def x", max_tokens=100, ignore_eos=True)
+    )[1]
+    assert isinstance(drawing.get(timeout=TIMEOUT_S), CompletionChunk)
+    reading = submit(scheduler, engine, CompletionRequest("z" * 600, max_tokens=2))[1]
+    assert collect(reading)[1].finish in ("length", "eos")
+    collect(drawing)
+    beside = [sizes for sizes in engine.batches if len(sizes) == 2]
+
+    assert len(beside) > 10
+    assert all(sizes[0] == 1 and sizes[1] <= PREFILL_SLICE for sizes in beside)
+
+
+def test_prompts_take_turns(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    engine.gate.clear()
+    long = submit(scheduler, engine, CompletionRequest("y" * 3000, max_tokens=1))[1]
+    assert engine.reached.wait(TIMEOUT_S)
+    n_evaluated: queue.Queue[int] = queue.Queue()
+    short = toy_generation(CompletionRequest("z" * 100, max_tokens=1), engine)
+    scheduler.submit(Job(short, lambda _: n_evaluated.put(engine.n_evaluated)))
+    engine.gate.set()
+
+    assert n_evaluated.get(timeout=TIMEOUT_S) <= 100 + 3 * PREFILL_CHUNK
+    assert collect(long)[1].prompt.tokens > 1000
+    assert max(map(sum, engine.batches)) <= PREFILL_CHUNK
+
+
+@pytest.mark.parametrize("phase", ["reading", "drawing"])
+def test_x1_a_cancel_ends_one_and_no_other(start: Start, phase: str) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    length = 2000 if phase == "reading" else 5
+    leaving = CompletionRequest("y" * length, max_tokens=3000, ignore_eos=True)
+    job, left = submit(scheduler, engine, leaving)
+    if phase == "drawing":
+        left.get(timeout=TIMEOUT_S)
+    staying = CompletionRequest("def x", max_tokens=40, ignore_eos=True)
+    answers = submit(scheduler, engine, staying)[1]
+    answers.get(timeout=TIMEOUT_S)
+    engine.gate.clear()
+    scheduler.cancel(job, "superseded")
+    n_before = engine.n_evaluated
+    engine.gate.set()
+
+    assert collect(left)[1].finish == "superseded"
+    assert collect(answers)[1].completion_tokens == 40
+    assert engine.n_evaluated <= n_before + 2 * PREFILL_CHUNK + 42
+
+
+def test_an_error_fails_the_request_that_it_is_of(start: Start) -> None:
+    good = random_model(VOCABULARY.n_vocab)
+    bad_token = toy_encode(b"?")[0]
+
+    def model(tokens: Sequence[int]) -> Logits:
+        if bad_token in tokens:
+            raise RuntimeError("broken on purpose")
+        return good(tokens)
+
+    engine = Gated(model)
+    scheduler = start(engine)
+    engine.gate.clear()
+    requests = [CompletionRequest(text, max_tokens=9) for text in ("def x", "a? b", "const user")]
+    answers = [submit(scheduler, engine, request)[1] for request in requests]
+    engine.gate.set()
+
+    with pytest.raises(EngineError, match="broken on purpose"):
+        collect(answers[1])
+    for request, answer in ((requests[0], answers[0]), (requests[2], answers[2])):
+        text, result = collect(answer)
+        assert (text, result.finish) == alone(model, request)
+
+
+def test_a_request_whose_text_cannot_be_made_fails_alone(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    engine.gate.clear()
+    request = CompletionRequest("def x", max_tokens=9, ignore_eos=True)
+    job, broken = submit(scheduler, engine, request)
+
+    def feed(rows: Logits) -> CompletionChunk | None:
+        raise RuntimeError("broken on purpose")
+
+    job.generation.feed = feed  # type: ignore[method-assign]
+    sound = submit(scheduler, engine, request)[1]
+    engine.gate.set()
+
+    with pytest.raises(EngineError, match="broken on purpose"):
+        collect(broken)
+    assert collect(sound)[1].completion_tokens == 9
+
+
+def test_many_clients_with_random_leavers_lose_nothing(start: Start) -> None:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, random_model(VOCABULARY.n_vocab), n_ctx=600)
+    scheduler = start(engine)
+    rng = random.Random(0)
+    n_done = 0
+    open_jobs: list[tuple[Job, Answers]] = []
+    for n in range(200):
+        text = "def x = " * rng.randint(1, 20) + str(n % 7)
+        request = CompletionRequest(text, max_tokens=rng.randint(0, 20))
+        open_jobs.append(submit(scheduler, engine, request))
+        if rng.random() < 0.4:
+            job, _ = rng.choice(open_jobs)
+            scheduler.cancel(job, "cancelled")
+        while len(open_jobs) > 12:
+            n_done += bool(collect(open_jobs.pop(0)[1])[1].finish)
+        time.sleep(0)
+    n_done += sum(bool(collect(answers)[1].finish) for _, answers in open_jobs)
+
+    assert n_done == 200
+    assert (scheduler.n_running, scheduler.n_waiting) == (0, 0)
+    assert scheduler.counters.failures == 0
+
+
+def test_the_end_of_the_server_answers_all_that_run(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    request = CompletionRequest("def x", max_tokens=3000, ignore_eos=True)
+    answers = [submit(scheduler, engine, request)[1] for _ in range(6)]
+    scheduler.close()
+
+    assert [collect(answer)[1].finish for answer in answers] == ["cancelled"] * 6
