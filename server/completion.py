@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from suture.healing import TokenTransducer, Vocabulary
@@ -18,6 +18,7 @@ from suture.server.encoding import EncodingThread
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.errors import SutureError
+from suture.server.outbox import Outbox
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
@@ -48,6 +49,7 @@ class Completions:
         self._transducers = TransducerCache()
         self._sessions: Sessions[Job] = Sessions()
         self._n_preparing = 0
+        self._outbox: Outbox[CompletionChunk | SutureError] | None = None
 
     async def complete(
         self, request: CompletionRequest, model: LoadedModel
@@ -62,7 +64,7 @@ class Completions:
             return
         try:
             generation = await self._prepare(request, model)
-            job, answer = _job(request, generation)
+            job, answer = self._job(request, generation)
             if not self._attach(request, job):
                 yield _SUPERSEDED
                 return
@@ -106,6 +108,13 @@ class Completions:
         if windows is None:
             return byte_stream(request, plan, self._transducers.get(vocabulary, stops, special))
         return window_stream(request, plan, vocabulary, windows[special], StopSet(stops))
+
+    def _job(self, request: CompletionRequest, generation: Generation) -> tuple[Job, Answer]:
+        """A job whose chunks arrive in a queue of the running event loop."""
+        answer: Answer = asyncio.Queue()
+        if self._outbox is None:
+            self._outbox = Outbox()
+        return Job(generation, partial(self._outbox.put, answer), request.deadline_ms), answer
 
     def _arrives_in_time(self, request: CompletionRequest) -> bool:
         """Whether no newer request of its session has come; what runs for an older one ends."""
@@ -157,19 +166,6 @@ class TransducerCache:
     def _is_over_its_bounds(self) -> bool:
         n_bytes = sum(len(stop.encode()) for stops, _ in self._transducers for stop in stops)
         return n_bytes > self._max_stop_bytes or len(self._transducers) > self._max_entries
-
-
-def _job(request: CompletionRequest, generation: Generation) -> tuple[Job, Answer]:
-    """A job whose chunks arrive in a queue of the running event loop."""
-    loop = asyncio.get_running_loop()
-    answer: Answer = asyncio.Queue()
-
-    def emit(item: CompletionChunk | SutureError) -> None:
-        # A loop that has been closed meanwhile has nobody left to tell.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(answer.put_nowait, item)
-
-    return Job(generation, emit, request.deadline_ms), answer
 
 
 async def _chunks(answer: Answer) -> AsyncGenerator[CompletionChunk, None]:

@@ -35,7 +35,7 @@ class LocalCompleter:
         self._settings = settings
         self._loaded: LoadedModel | None = None
         self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
-        self._scheduler = Scheduler(self._load, settings.queue)
+        self._scheduler = Scheduler(self._load, settings.queue, settings.parallel)
         self._completions = Completions(self._scheduler)
 
     @property

@@ -92,6 +92,7 @@ class Settings(BaseModel):
     tls_key: UserPath | None = None
     allow_host: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
+    parallel: Annotated[int, Field(ge=1, le=32)] = 4
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32
     server: str | None = None
 

@@ -26,6 +26,7 @@ _HELP = {
     "tls_key": ("FILE", "its key, PEM"),
     "allow_host": ("HOST", "a Host header to answer to (may be given again)"),
     "first_text_ms": ("MS", "time to first text that a cold prompt is sized for (default 2000)"),
+    "parallel": ("N", "requests that are worked on at once (default 4)"),
     "queue": ("N", "requests that may wait (default 32)"),
 }
 

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tls_key",
         "allow_host",
         "first_text_ms",
+        "parallel",
         "queue",
     )
 

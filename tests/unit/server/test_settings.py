@@ -58,6 +58,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "tls_key": "/t",
         "allow_host": "a, b",
         "first_text_ms": "500",
+        "parallel": "2",
         "queue": "5",
         "server": "http://x",
     }

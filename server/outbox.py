@@ -1,0 +1,50 @@
+"""From the engine's thread to the event loop: one wake-up for all that a step has said.
+
+A step may draw a token for every stream. Waking the loop for each of them costs more than framing
+them does, and a loop that frames some hundreds at once answers nothing else meanwhile. So what
+comes while the loop has not looked yet waits with what is there, and the loop takes no more than
+`OUTPUT_CHUNK` a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import threading
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+OUTPUT_CHUNK = 128
+
+
+class Outbox(Generic[T]):
+    """Puts items into the queues of the event loop that it is made on."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._items: collections.deque[tuple[asyncio.Queue[T], T]] = collections.deque()
+        self._lock = threading.Lock()
+        self._is_awake = False
+
+    def put(self, queue: asyncio.Queue[T], item: T) -> None:
+        """Have the loop put `item` into `queue`, in the order of the calls. From any thread."""
+        with self._lock:
+            self._items.append((queue, item))
+            if self._is_awake:
+                return
+            self._is_awake = True
+        # A loop that has been closed meanwhile has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        for _ in range(OUTPUT_CHUNK):
+            with self._lock:
+                if not self._items:
+                    self._is_awake = False
+                    return
+                queue, item = self._items.popleft()
+            queue.put_nowait(item)
+        self._loop.call_soon(self._deliver)
