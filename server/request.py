@@ -106,6 +106,14 @@ class PromptReport:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftReport:
+    """How many tokens were drafted, and how many of them came true: each saved an evaluation."""
+
+    proposed: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StreamReport:
     """Steps after which bytes were held back, and the most bytes held at once."""
 
@@ -136,6 +144,7 @@ class CompletionResult:
     seed: int | None = None
     healing: HealingReport = field(default_factory=HealingReport)
     prompt: PromptReport = field(default_factory=PromptReport)
+    draft: DraftReport = field(default_factory=DraftReport)
     stream: StreamReport = field(default_factory=StreamReport)
     timings: Timings = field(default_factory=Timings)
 

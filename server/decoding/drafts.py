@@ -27,7 +27,7 @@ _COSTS: Mapping[int, float] = MappingProxyType(
     {1: 47.0, 2: 78.0, 3: 108.0, 4: 118.0, 8: 291.0, 16: 373.0}
 )
 # How many drafted tokens come true, by how many matched before them at least.
-_PRIOR: Mapping[int, float] = MappingProxyType({MIN_MATCH: 0.6, 6: 0.8, MAX_DRAFT: 0.95})
+_PRIOR: Mapping[int, float] = MappingProxyType({MIN_MATCH: 0.7, 6: 0.8, MAX_DRAFT: 0.95})
 _MEMORY = 0.9
 
 

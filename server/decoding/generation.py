@@ -4,9 +4,11 @@ There is no thread, clock, asyncio or llama.cpp in it. Whoever drives it calls, 
 
     tree = generation.tree(n_committed)     what to evaluate on top of the committed tokens
     chunk = generation.feed(rows)           the text that these rows released, if any
+    generation.n_rejected                   how many nodes at the tree's end are not to be committed
 
-until a chunk carries a result, or ends it early by `finish()`. In a step the whole tree is
-committed: `tree()` asks only for tokens that have been accepted.
+until a chunk carries a result, or ends it early by `finish()`. A tree holds tokens that have been
+accepted and, behind them, a draft: a row is drawn from for each, and the first token that is not
+the drafted one ends the step.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 from suture.healing import TokenHealer, Vocabulary
+from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.line_ends import LineEnds
 from suture.server.decoding.sampling import Logits, Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
@@ -23,6 +26,7 @@ from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
     CompletionResult,
+    DraftReport,
     FinishReason,
     HealingReport,
     PromptReport,
@@ -68,6 +72,12 @@ class Generation:
         self._has_sent = False
         self._unsent_text: list[str] = []
         self._unsent_ids: list[int] = []
+        self._known = DraftIndex(plan.kept_ids)
+        self._draft: tuple[int, ...] = ()
+        self._n_matched = 0
+        self._width: DraftWidth | None = None
+        self._n_proposed = self._n_accepted = 0
+        self.n_rejected = 0
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -77,15 +87,50 @@ class Generation:
         """Note that the first `n_tokens` of the prompt were in the KV cache already."""
         self._n_reused = n_tokens
 
-    def tree(self, n_committed: int) -> TokenTree:
-        """What to evaluate on top of the first `n_committed` tokens of this generation."""
-        return TokenTree.chain(self._tokens[n_committed:])
+    def tree(self, n_committed: int, width: DraftWidth | None = None) -> TokenTree:
+        """What to evaluate on top of the first `n_committed` tokens of this generation.
+
+        With `width`, a step that only draws a token may have a draft behind it.
+        """
+        tokens = self._tokens[n_committed:]
+        self._width = width
+        self._draft, self._n_matched = self._propose() if len(tokens) == 1 else ((), 0)
+        self._n_proposed += len(self._draft)
+        n_wanted = 1 + len(self._draft)
+        tokens += self._draft
+        return TokenTree.chain(tokens, wants=range(len(tokens) - n_wanted, len(tokens)))
 
     def feed(self, rows: Logits) -> CompletionChunk | None:
-        """Draw the next token from the last of `rows`, shape (n, n_vocab); the row is used up."""
+        """Draw from the last token's row and from those of the draft that comes true.
+
+        `rows` has the shape (1 + drafted, n_vocab), and is used up.
+        """
+        draft, n_accepted = self._draft, 0
+        chunk = self._feed_row(rows[0])
+        for drafted, row in zip(draft, rows[1:], strict=True):
+            if self.finished or self._tokens[-1] != drafted:
+                break
+            n_accepted += 1
+            self._n_accepted += 1
+            chunk = self._feed_row(row)
+        self.n_rejected = len(draft) - n_accepted
+        if self._width is not None and draft:
+            self._width.observe_draft(self._n_matched, len(draft), n_accepted)
+        return chunk if self.finished else self._chunk_if_due()
+
+    def _propose(self) -> tuple[tuple[int, ...], int]:
+        """A draft of what comes next, as wide as pays, and how many tokens matched before it."""
+        if self._width is None or not self._healer.done:
+            return (), 0
+        n_most = min(MAX_DRAFT, self._plan.max_tokens - self._n_generated - 1)
+        draft, n_matched = self._known.propose(max(n_most, 0))
+        return draft[: self._width.best(n_matched, len(draft))], n_matched
+
+    def _feed_row(self, row: Logits) -> CompletionChunk | None:
+        """Draw a token; the last chunk if it ends the text."""
         if self._plan.max_tokens == 0:
             return self.finish("length")
-        token_id = self._draw(rows[-1])
+        token_id = self._draw(row)
         is_new = self._is_new(token_id)
         if is_new and token_id in self._stop_ids and not self._is_early:
             return self._stop_at(token_id)
@@ -95,7 +140,7 @@ class Generation:
             return self.finish("stop")
         if self._n_generated >= self._plan.max_tokens:
             return self.finish("length")
-        return self._chunk_if_due()
+        return None
 
     def finish(self, reason: FinishReason) -> CompletionChunk:
         """End now: the last chunk, with everything held back that is still text."""
@@ -128,6 +173,7 @@ class Generation:
 
     def _accept(self, token_id: int) -> None:
         self._tokens.append(token_id)
+        self._known.extend((token_id,))
         self._unsent_ids.append(token_id)
         if self._request.detokenize:
             self._release(self._detokenizer.feed(token_id))
@@ -191,6 +237,7 @@ class Generation:
                 layout=self._plan.layout,
                 truncated=self._plan.truncated,
             ),
+            draft=DraftReport(self._n_proposed, self._n_accepted),
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
         )
 

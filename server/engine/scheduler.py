@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from suture.server.decoding.drafts import DraftWidth
 from suture.server.decoding.generation import Generation
 from suture.server.engine.kv import KvCache
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
@@ -276,6 +277,8 @@ class _Runs:
         self._engine = engine
         self._counters = counters
         self._kv = KvCache(engine)
+        # What is drafted and does not come true is cut back, which some architectures cannot do.
+        self._width = DraftWidth() if engine.can_fork else None
         # In the order in which they began; those without a sequence wait for room.
         self._runs: list[_Run] = []
         self._last_read: _Run | None = None
@@ -301,7 +304,13 @@ class _Runs:
         while batch and not self._kv.make_room(sum(len(chunk) for _, chunk in batch)):
             self._step_aside(batch)
             batch = self._compose()
-        for run, chunk, rows in self._evaluate(batch):
+        started = time.perf_counter()
+        evaluated = self._evaluate(batch)
+        if self._width is not None and len(evaluated) == 1:
+            _, chunk, _ = evaluated[0]
+            if len(chunk) == len(chunk.wants):
+                self._width.observe_cost(len(chunk), time.perf_counter() - started)
+        for run, chunk, rows in evaluated:
             self._take(run, chunk, rows)
 
     def _settle(self, run: _Run) -> bool:
@@ -322,6 +331,8 @@ class _Runs:
             generation.reuse(n_reused)
             self._counters.prompt_tokens += len(generation.prompt_ids)
             self._counters.reused_tokens += n_reused
+            if self._width is not None:
+                self._width.begin_text()
         self._want_more(run)
         return True
 
@@ -391,11 +402,12 @@ class _Runs:
         return [(run, chunk, row) for (run, chunk), row in zip(batch, rows, strict=True)]
 
     def _take(self, run: _Run, chunk: TokenTree, rows: Logits) -> None:
-        """Commit a part that was evaluated, and feed the rows of the last one."""
+        """Feed the rows of a part that was evaluated, if it is the last; commit what is kept."""
         assert run.sequence is not None
-        self._engine.commit(run.sequence, len(chunk) - 1)
         run.n_done += len(chunk)
         if run.n_left or run.job.end_early is not None:
+            # A draft has not been looked at.
+            self._engine.commit(run.sequence, len(chunk) - max(len(chunk.wants), 1))
             return
         generation = run.job.generation
         try:
@@ -404,6 +416,7 @@ class _Runs:
             _log.exception("a request failed while its text was made")
             self._fail(run, EngineError(f"the engine failed: {error}"))
             return
+        self._engine.commit(run.sequence, len(chunk) - 1 - generation.n_rejected)
         run.clock.token_drawn()
         if generation.finished:
             assert chunk_of_text is not None
@@ -418,7 +431,9 @@ class _Runs:
 
     def _want_more(self, run: _Run) -> None:
         assert run.sequence is not None
-        run.tree = run.job.generation.tree(len(self._engine.tokens(run.sequence)))
+        # Beside others a draft's tokens cost what theirs do, and pay seldom.
+        width = self._width if len(self._runs) == 1 else None
+        run.tree = run.job.generation.tree(len(self._engine.tokens(run.sequence)), width)
         run.n_done = 0
 
     def _end(self, run: _Run, chunk: CompletionChunk) -> None:

@@ -107,7 +107,7 @@ def suture_object(
             "layout": prompt.layout,
             "truncated": prompt.truncated,
         },
-        "draft": {"proposed": 0, "accepted": 0},
+        "draft": {"proposed": result.draft.proposed, "accepted": result.draft.accepted},
         "stream": {
             "held_steps": result.stream.held_steps,
             "held_max_bytes": result.stream.held_max_bytes,
