@@ -19,6 +19,7 @@ from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.errors import SutureError
 from suture.server.outbox import Outbox
+from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
@@ -47,6 +48,7 @@ class Completions:
         self._scheduler = scheduler
         self._encoding = EncodingThread()
         self._transducers = TransducerCache()
+        self._anchors = Anchors()
         self._sessions: Sessions[Job] = Sessions()
         self._n_preparing = 0
         self._outbox: Outbox[CompletionChunk | SutureError] | None = None
@@ -97,7 +99,9 @@ class Completions:
         vocabulary, codec = model.engine.vocabulary, model.codec
         if not codec.heals:
             request = replace(request, healing="off")
-        plan = plan_prompt(request, vocabulary, model.family, codec.encode, model.budget)
+        plan = plan_prompt(
+            request, vocabulary, model.family, codec.encode, model.budget, self._anchors
+        )
         return Generation(request, plan, vocabulary, self._text_stream(request, plan, model))
 
     def _text_stream(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Healing = Literal["exact", "recursive", "off"]
-Layout = Literal["auto", "psm", "spm"]
+Layout = Literal["auto", "psm", "spm", "anchor"]
 Shape = Literal["auto", "line", "raw"]
 OnIncomplete = Literal["replace", "drop"]
 FinishReason = Literal["stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"]

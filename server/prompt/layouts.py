@@ -5,9 +5,10 @@
   spm    [pre] [suf] S [mid] P                of a family trained psm
          [suf] S [pre] P [mid]                of a family trained so
          [suf] S [pre] P                      of one that has no middle token
+  anchor [pre] P1 [suf] S [mid] P2            of a family trained psm; P2 is typed (`anchors.py`)
 
 The first spm is no misprint: for a model trained psm it costs nothing against psm, where the
-second costs 9 bits at the first line. It ends with plain text, which can be healed.
+second costs 9 bits at the first line. It ends with plain text, which can be healed, as anchor does.
 
 Text from other files (`extra`) stands before all this, except in a family that was shown it as
 the head of the prefix. A chat model gets the hole as a user's turn, behind a header.
@@ -33,12 +34,13 @@ from suture.server.prompt.parts import UNNAMED, Part, one_line
 from suture.server.prompt.text_encoding import starts_with_space
 from suture.server.request import CompletionRequest
 
-LayoutName = Literal["plain", "psm", "spm"]
-HoleRole = Literal["pre", "suf", "mid", "prefix", "suffix", "extra"]
+LayoutName = Literal["plain", "psm", "spm", "anchor"]
+HoleRole = Literal["pre", "suf", "mid", "prefix", "suffix", "extra", "typed"]
 
 _HOLES: Mapping[tuple[Order, LayoutName], tuple[HoleRole, ...]] = MappingProxyType(
     {
         ("psm", "psm"): ("pre", "prefix", "suf", "suffix", "mid"),
+        ("psm", "anchor"): ("pre", "prefix", "suf", "suffix", "mid", "typed"),
         ("psm", "spm"): ("pre", "suf", "suffix", "mid", "prefix"),
         ("spm", "spm"): ("suf", "suffix", "pre", "prefix", "mid"),
     }
@@ -64,7 +66,7 @@ class Layout:
     def n_fixed(self) -> int:
         """How many tokens the layout takes beside the texts."""
         framing = (*self.opening, *self.header, *self.closing)
-        n_texts = sum(role in ("prefix", "suffix", "extra") for role in self.roles)
+        n_texts = sum(role in ("prefix", "suffix", "extra", "typed") for role in self.roles)
         return len(self.roles) - n_texts + sum(len(part.ids) for part in framing)
 
     @property
@@ -73,9 +75,14 @@ class Layout:
         return "suffix" in self.roles
 
     @property
+    def has_anchor(self) -> bool:
+        """Whether the prefix is parted, and its last part stands at the prompt's end."""
+        return self.roles[-1] == "typed" and not self.closing
+
+    @property
     def ends_with_prefix(self) -> bool:
         """Whether the generation goes on right behind the prefix, which can be healed then."""
-        return self.roles[-1] == "prefix" and not self.closing
+        return self.roles[-1] in ("prefix", "typed") and not self.closing
 
     def begins_with_prefix(self, extra: tuple[Part, ...]) -> bool:
         """Whether the prefix begins a document, and does not stand behind other text (S1)."""
@@ -88,6 +95,7 @@ class Layout:
         prefix_ids: tuple[int, ...],
         suffix_ids: tuple[int, ...],
         extra: tuple[Part, ...] = (),
+        typed_ids: tuple[int, ...] = (),
     ) -> tuple[Part, ...]:
         """The layout filled in."""
         parts: list[Part] = list(self.opening)
@@ -99,6 +107,8 @@ class Layout:
                     parts.append(Part("prefix", prefix_ids))
                 case "suffix":
                     parts.append(Part("suffix", suffix_ids))
+                case "typed":
+                    parts.append(Part("typed", typed_ids))
                 case _:
                     parts.append(Part(role, (self.sentinel_ids[role],)))
         return (*parts, *self.closing)

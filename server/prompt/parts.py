@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 ControlRole = Literal["bos", "pre", "suf", "mid", "rep", "sep", "user", "assistant"]
-TextRole = Literal["repository", "extra", "path", "header", "prefix", "suffix"]
+TextRole = Literal["repository", "extra", "path", "header", "prefix", "suffix", "typed"]
 
 UNNAMED = "untitled"
 MAX_PATH = 256

@@ -17,7 +17,7 @@ P1  Prompt and output fit into the context, and the prompt is never empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from suture.healing.boundary import (
@@ -31,8 +31,9 @@ from suture.healing.boundary import (
 from suture.healing.healer import coverable
 from suture.healing.vocabulary import Vocabulary
 from suture.server.errors import InvalidRequest
+from suture.server.prompt.anchors import MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
-from suture.server.prompt.extra import plan_extra
+from suture.server.prompt.extra import ExtraParts, plan_extra
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.layouts import Layout, LayoutName, choose_layout
 from suture.server.prompt.parts import Part
@@ -41,6 +42,7 @@ from suture.server.prompt.windows import (
     BYTES_PER_TOKEN,
     CursorWindows,
     EncodedWindow,
+    Window,
     cursor_windows,
     encode_window,
     trim_prefix,
@@ -78,14 +80,27 @@ class PromptPlan:
     windows: CursorWindows
 
 
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """The texts at the cursor, encoded: `boundary` keeps the prefix's tokens, or those typed
+    behind `head_ids` where the layout parts it."""
+
+    boundary: Boundary
+    head_ids: tuple[int, ...]
+    suffix_ids: tuple[int, ...]
+    extra: ExtraParts
+    windows: CursorWindows
+
+
 def plan_prompt(
     request: CompletionRequest,
     vocabulary: Vocabulary,
     family: FimFamily | None,
     encode: Encode,
     budget: PromptBudget,
+    anchors: Anchors | None = None,
 ) -> PromptPlan:
-    """The prompt for a request.
+    """The prompt for a request; `anchors` are those of the requests before.
 
     However long the texts are, `encode` gets only some multiples of the budget to encode. Raises
     `InfillUnsupported` for a hole that the model cannot fill, and `InvalidRequest` for a layout
@@ -98,18 +113,15 @@ def plan_prompt(
     room = budget.prompt_room(request.max_tokens, "latency" if request.infill else "context")
     if n_fixed > room:
         raise InvalidRequest(f"the context is too small: the prompt's frame takes {n_fixed} tokens")
-    prefix, suffix, windows = _fit(request, layout, room - n_fixed, encoding, vocabulary)
-    inner = encode_window(prefix.window, encoding.inner) if encoding.has_dummy_space else prefix
-    n_used = n_fixed + max(len(prefix.ids), len(inner.ids)) + len(suffix.ids)
-    left = extra_room(room, n_used)
-    extra = plan_extra(request, windows.text, left, family, encoding, vocabulary)
-    if windows.prefix.truncated or not layout.begins_with_prefix(extra.parts):
-        boundary = _boundary(request, layout, inner, encoding.inner, vocabulary)
-    else:
-        boundary = _boundary(request, layout, prefix, encoding.opening, vocabulary)
+    planner = _Planner(request, layout, room, n_fixed, family, encoding, vocabulary)
+    hole = planner.anchored(anchors or Anchors()) if layout.has_anchor else planner.whole()
+    boundary, windows = hole.boundary, hole.windows
     if windows.truncated:
         bos = _bos(vocabulary)
-    parts = (*bos, *layout.parts(tuple(boundary.kept_ids), suffix.ids, extra.parts))
+    prefix_ids, typed_ids = hole.head_ids, boundary.kept_ids
+    if not layout.has_anchor:
+        prefix_ids, typed_ids = boundary.kept_ids, ()
+    parts = (*bos, *layout.parts(prefix_ids, hole.suffix_ids, hole.extra.parts, typed_ids))
     if not any(part.ids for part in parts):
         parts = (_document_start(vocabulary), *parts)
     kept_ids = tuple(token_id for part in parts for token_id in part.ids)
@@ -123,54 +135,175 @@ def plan_prompt(
         stop_ids=vocabulary.eog_ids | (family.stop_ids if family else frozenset()),
         stop_strings=family.stop_strings if family and layout.name != "plain" else (),
         max_tokens=budget.output_room(request.max_tokens, len(kept_ids), len(boundary.pending)),
-        truncated=windows.truncated or extra.truncated,
+        truncated=windows.truncated or hole.extra.truncated,
         segments=tuple((part.role, len(part.ids)) for part in parts),
         windows=windows,
     )
 
 
-def _fit(
-    request: CompletionRequest,
-    layout: Layout,
-    room: int,
-    encoding: TextEncoding,
-    vocabulary: Vocabulary,
-) -> tuple[EncodedWindow, EncodedWindow, CursorWindows]:
-    """The prefix and suffix that `room` tokens hold, encoded, and as the windows they are."""
-    shown_suffix = request.suffix if layout.shows_suffix else ""
-    clipped = cursor_windows(request.prefix, shown_suffix, room * BYTES_PER_TOKEN)
-    is_opening = layout.begins_with_prefix(()) and not clipped.prefix.truncated
-    prefix = encode_window(clipped.prefix, encoding.opening if is_opening else encoding.inner)
-    suffix = encode_window(clipped.suffix, encoding.inner)
-    n_prefix, n_suffix = share_room(room, len(prefix.ids), len(suffix.ids))
-    prefix = trim_prefix(prefix, n_prefix, encoding.inner, vocabulary)
-    suffix = trim_suffix(suffix, n_suffix, encoding.inner, vocabulary)
-    return prefix, suffix, CursorWindows(prefix.window, suffix.window, clipped.line_end)
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Fits the texts of one request into `room` tokens, of which `n_fixed` are not theirs."""
 
+    request: CompletionRequest
+    layout: Layout
+    room: int
+    n_fixed: int
+    family: FimFamily | None
+    encoding: TextEncoding
+    vocabulary: Vocabulary
 
-def _boundary(
-    request: CompletionRequest,
-    layout: Layout,
-    prefix: EncodedWindow,
-    encode: Encode,
-    vocabulary: Vocabulary,
-) -> Boundary:
-    """Where the prefix ends in the prompt, as the request wants it healed."""
-    if not layout.ends_with_prefix:
-        return Boundary(prefix.ids, b"", 0)
-    segment = prefix.window.text.encode()
-    if request.healing == "off":
-        return uncut_boundary(segment, encode, vocabulary)
-    try:
-        if request.give_back is None:
-            boundary = stable_boundary(segment, encode, vocabulary)
-        else:
-            boundary = fixed_boundary(segment, request.give_back, encode, vocabulary)
-    except BoundaryError:
-        return uncut_boundary(segment, encode, vocabulary)
-    # What no tokens could say again stays: a vocabulary may lack bytes of the text's end.
-    is_sayable = coverable(vocabulary, boundary.pending)
-    return boundary if is_sayable else uncut_boundary(segment, encode, vocabulary)
+    def whole(self) -> _Hole:
+        """The hole with its prefix in one piece."""
+        encoding = self.encoding
+        clipped = self._clipped()
+        prefix, suffix = self._fit(clipped, self.room - self.n_fixed)
+        windows = CursorWindows(prefix.window, suffix.window, clipped.line_end)
+        inner = encode_window(prefix.window, encoding.inner) if encoding.has_dummy_space else prefix
+        extra = self._extra(windows, max(len(prefix.ids), len(inner.ids)) + len(suffix.ids))
+        begins_document = self._begins_document(prefix.window, extra)
+        encoded = prefix if begins_document else inner
+        boundary = self._boundary(encoded, self._encode(begins_document))
+        return _Hole(boundary, (), suffix.ids, extra, windows)
+
+    def anchored(self, anchors: Anchors) -> _Hole:
+        """The hole with its prefix parted at an anchor, one that was there before if it can be."""
+        clipped = self._clipped()
+        request = self.request
+        setting = (self.room, self.n_fixed, request.extra, request.path, request.language)
+        for anchor, at in anchors.find(clipped, setting):
+            hole = self._behind(anchor, at, clipped)
+            if hole is not None:
+                return hole
+        for target in (self._target(clipped.prefix.text), len(clipped.prefix.text)):
+            anchor, at = self._new_anchor(clipped, target, setting)
+            hole = self._behind(anchor, at, clipped)
+            if hole is not None:
+                anchors.remember(anchor)
+                return hole
+        # Tokens that do not spell the text: nothing is given back.
+        prefix, suffix = self._fit(clipped, self.room - self.n_fixed)
+        windows = CursorWindows(prefix.window, suffix.window, clipped.line_end)
+        return _Hole(Boundary((), b"", 0), prefix.ids, suffix.ids, ExtraParts(), windows)
+
+    def _clipped(self) -> CursorWindows:
+        shown_suffix = self.request.suffix if self.layout.shows_suffix else ""
+        n_bytes = (self.room - self.n_fixed) * BYTES_PER_TOKEN
+        return cursor_windows(self.request.prefix, shown_suffix, n_bytes)
+
+    def _fit(self, windows: CursorWindows, room: int) -> tuple[EncodedWindow, EncodedWindow]:
+        """The prefix and suffix that `room` tokens hold, encoded."""
+        encoding, vocabulary = self.encoding, self.vocabulary
+        is_opening = self.layout.begins_with_prefix(()) and not windows.prefix.truncated
+        prefix = encode_window(windows.prefix, self._encode(is_opening))
+        suffix = encode_window(windows.suffix, encoding.inner)
+        n_prefix, n_suffix = share_room(room, len(prefix.ids), len(suffix.ids))
+        prefix = trim_prefix(prefix, n_prefix, encoding.inner, vocabulary)
+        return prefix, trim_suffix(suffix, n_suffix, encoding.inner, vocabulary)
+
+    def _extra(self, windows: CursorWindows, n_tokens: int) -> ExtraParts:
+        left = extra_room(self.room, self.n_fixed + n_tokens)
+        return plan_extra(
+            self.request, windows.text, left, self.family, self.encoding, self.vocabulary
+        )
+
+    def _begins_document(self, prefix: Window, extra: ExtraParts) -> bool:
+        return not prefix.truncated and self.layout.begins_with_prefix(extra.parts)
+
+    def _encode(self, begins_document: bool) -> Encode:
+        return self.encoding.opening if begins_document else self.encoding.inner
+
+    def _boundary(self, prefix: EncodedWindow, encode: Encode) -> Boundary:
+        """Where the prefix ends in the prompt, as the request wants it healed."""
+        if not self.layout.ends_with_prefix:
+            return Boundary(prefix.ids, b"", 0)
+        return self._cut(prefix.window.text.encode(), encode)
+
+    def _cut(self, segment: bytes, encode: Encode) -> Boundary:
+        request, vocabulary = self.request, self.vocabulary
+        if request.healing == "off":
+            return uncut_boundary(segment, encode, vocabulary)
+        try:
+            if request.give_back is None:
+                boundary = stable_boundary(segment, encode, vocabulary)
+            else:
+                boundary = fixed_boundary(segment, request.give_back, encode, vocabulary)
+        except BoundaryError:
+            return uncut_boundary(segment, encode, vocabulary)
+        # What no tokens could say again stays: a vocabulary may lack bytes of the text's end.
+        is_sayable = coverable(vocabulary, boundary.pending)
+        return boundary if is_sayable else uncut_boundary(segment, encode, vocabulary)
+
+    @property
+    def _typed_room(self) -> int:
+        return min(MAX_TYPED, (self.room - self.n_fixed) // 4)
+
+    def _target(self, text: str) -> int:
+        """Where in the prefix a new anchor is to stand: the cursor's line start, or in steps."""
+        line_start = text.rfind("\n") + 1
+        # A character is three tokens at most, and few are more than one.
+        step = max(self._typed_room // 3, 1)
+        n_steps = (len(text) - line_start) // step
+        return line_start + max(n_steps - 1, 0) * step
+
+    def _new_anchor(
+        self, clipped: CursorWindows, target: int, setting: object
+    ) -> tuple[Anchor, int]:
+        """An anchor at or before `target`, and where its text begins in the prefix window."""
+        head = replace(clipped.prefix.head(target), truncated=clipped.prefix.truncated)
+        room = self.room - self.n_fixed - self._typed_room
+        prefix, suffix = self._fit(replace(clipped, prefix=head), room)
+        windows = CursorWindows(prefix.window, suffix.window, clipped.line_end)
+        extra = self._extra(windows, len(prefix.ids) + len(suffix.ids) + self._typed_room)
+        encode = self._encode(self._begins_document(prefix.window, extra))
+        ids, n_chars = self._stable_head(prefix.window.text, encode)
+        at = target - len(prefix.window.text)
+        anchor = Anchor(
+            text=prefix.window.text[:n_chars],
+            ids=ids,
+            is_opening=not prefix.window.truncated,
+            suffix=suffix.window.text,
+            suffix_ids=suffix.ids,
+            is_whole=not suffix.window.truncated,
+            extra=extra,
+            setting=setting,
+        )
+        return anchor, at
+
+    def _stable_head(self, text: str, encode: Encode) -> tuple[tuple[int, ...], int]:
+        """The tokens that stay whatever follows `text`, and how many characters they are."""
+        try:
+            boundary = stable_boundary(text.encode(), encode, self.vocabulary)
+        except BoundaryError:
+            return (), 0
+        as_read = self.vocabulary.as_read
+        for n_chars in range(len(text), 0, -1):
+            tail = as_read(text[n_chars:].encode())
+            if tail == boundary.pending:
+                return boundary.kept_ids, n_chars
+            if len(tail) > len(boundary.pending):
+                break
+        return (), 0
+
+    def _behind(self, anchor: Anchor, at: int, clipped: CursorWindows) -> _Hole | None:
+        """The hole with what was typed since the anchor behind it; None if that does not fit."""
+        prefix = clipped.prefix.tail(at) if at else clipped.prefix
+        suffix = clipped.suffix if anchor.is_whole else clipped.suffix.head(len(anchor.suffix))
+        windows = CursorWindows(prefix, suffix, clipped.line_end)
+        encode = self._encode(self._begins_document(prefix, anchor.extra))
+        boundary = self._cut(prefix.text.encode(), encode)
+        n_head = len(anchor.ids)
+        n_typed = len(boundary.kept_ids) + boundary.dropped_tokens - n_head
+        if n_typed > self._typed_room:
+            return None
+        if len(boundary.kept_ids) < n_head:
+            # Never across the anchor: sentinels stand there.
+            typed = self.vocabulary.as_read(prefix.text[len(anchor.text) :].encode())
+            boundary = Boundary(anchor.ids, typed, max(n_typed, 0))
+        if boundary.kept_ids[:n_head] != anchor.ids:
+            return None
+        boundary = replace(boundary, kept_ids=boundary.kept_ids[n_head:])
+        return _Hole(boundary, anchor.ids, anchor.suffix_ids, anchor.extra, windows)
 
 
 def _bos(vocabulary: Vocabulary) -> tuple[Part, ...]:

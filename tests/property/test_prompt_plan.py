@@ -28,7 +28,7 @@ REQUESTS = st.builds(
     path=st.none() | TEXTS,
     healing=st.sampled_from(["exact", "recursive", "off"]),
     give_back=st.none() | st.integers(1, 8),
-    layout=st.sampled_from(["auto", "psm", "spm"]),
+    layout=st.sampled_from(["auto", "psm", "spm", "anchor"]),
     max_tokens=st.integers(0, 600),
 ) | st.builds(
     CompletionRequest,
@@ -112,7 +112,8 @@ def test_b1_the_prompt_shows_its_windows_and_what_is_given_back(
 ) -> None:
     plan = planned(toy, request, budget)
     prefix, suffix = plan.windows.prefix.text, plan.windows.suffix.text
-    assert spelled(toy, part(plan, "prefix")) + plan.pending == prefix.encode()
+    before = part(plan, "prefix") + part(plan, "typed")
+    assert spelled(toy, before) + plan.pending == prefix.encode()
     assert list(part(plan, "suffix")) == toy.encode(suffix.encode())
     document = (request.prefix + request.suffix).replace("\r\n", "\n").replace("\r", "\n")
     assert prefix + suffix in document

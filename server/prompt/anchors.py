@@ -1,0 +1,84 @@
+"""Anchors: where the prefix is parted so that what is typed stands at the prompt's end.
+
+    [pre] P1 [suf] S [mid] P2       P1 ends at the *anchor*, P2 is typed
+
+A key then adds its own tokens to the end of the prompt, and all before it is in the cache. For that
+P1 and S have to stay what they are while one types, so an anchor is remembered with both, and a
+request takes the latest one that its text continues: whose P1 stands in it, with at most
+`MAX_LINES` lines or `MAX_TYPED` tokens from there to the cursor, and the same S behind the cursor.
+
+Else there is a new anchor, at a stable cut at or before the start of the cursor's line; in a line
+that is too long, at one inside it, in steps. A line's start is no such cut itself: the line end
+before it belongs to what comes (`boundary.py`).
+"""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import dataclass
+
+from suture.server.prompt.extra import ExtraParts
+from suture.server.prompt.windows import CursorWindows
+
+MAX_LINES = 8
+MAX_TYPED = 256
+MAX_REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """P1 and S as texts and ids, and all else of the prompt that stands before P2.
+
+    `is_opening`: P1 begins the document, as it was sent. `is_whole`: S is all that stands behind
+    the cursor. `setting` is what else the prompt was made of: extra text, path, budget.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    is_opening: bool
+    suffix: str
+    suffix_ids: tuple[int, ...]
+    is_whole: bool
+    extra: ExtraParts
+    setting: object
+
+    def place_in(self, windows: CursorWindows, setting: object) -> int | None:
+        """Where P1 begins in the prefix window; None if the text does not continue this anchor."""
+        before, after = windows.prefix, windows.suffix
+        if setting != self.setting or not after.text.startswith(self.suffix):
+            return None
+        is_whole = len(after.text) == len(self.suffix) and not after.truncated
+        if is_whole != self.is_whole or (self.is_opening and before.truncated):
+            return None
+        if self.is_opening:
+            at = 0 if before.text.startswith(self.text) else -1
+        else:
+            at = before.text.rfind(self.text)
+        if at < 0 or (at == 0 and not self.is_opening and not before.truncated):
+            return None
+        n_lines = before.text.count("\n", at + len(self.text))
+        return at if n_lines <= MAX_LINES else None
+
+
+class Anchors:
+    """The anchors of late; for one model, used on one thread."""
+
+    def __init__(self) -> None:
+        self._anchors: collections.OrderedDict[int, Anchor] = collections.OrderedDict()
+        self._n_remembered = 0
+
+    def find(self, windows: CursorWindows, setting: object) -> list[tuple[Anchor, int]]:
+        """The anchors that a request's text continues, with their places; the latest first."""
+        found = []
+        for key in reversed(self._anchors):
+            anchor = self._anchors[key]
+            at = anchor.place_in(windows, setting)
+            if at is not None:
+                found.append((anchor, at))
+        return found
+
+    def remember(self, anchor: Anchor) -> None:
+        self._anchors[self._n_remembered] = anchor
+        self._n_remembered += 1
+        while len(self._anchors) > MAX_REMEMBERED:
+            self._anchors.popitem(last=False)
