@@ -11,6 +11,7 @@ from typing import Literal
 
 from suture.healing import TokenTransducer, Vocabulary
 from suture.healing.stops import StopSet
+from suture.server.answers import SUPERSEDED, Answer, Answers, Item, reported_for_rest
 from suture.server.codec import Codec
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
@@ -23,12 +24,8 @@ from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
-from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
+from suture.server.request import CompletionChunk, CompletionRequest
 from suture.server.sessions import Sessions
-
-Answer = asyncio.Queue[CompletionChunk | SutureError]
-
-_SUPERSEDED = CompletionChunk("", result=CompletionResult("superseded", "SUPERSEDED"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +46,10 @@ class Completions:
         self._encoding = EncodingThread()
         self._transducers = TransducerCache()
         self._anchors = Anchors()
-        self._sessions: Sessions[Job] = Sessions()
+        self._sessions: Sessions[Answer] = Sessions()
+        self._answers = Answers()
         self._n_preparing = 0
-        self._outbox: Outbox[CompletionChunk | SutureError] | None = None
+        self._outbox: Outbox[Item] | None = None
 
     async def complete(
         self, request: CompletionRequest, model: LoadedModel
@@ -62,25 +60,42 @@ class Completions:
         point.
         """
         if not self._arrives_in_time(request):
-            yield _SUPERSEDED
+            yield SUPERSEDED
+            return
+        if (known := self._typed_through(request)) is not None:
+            answer, chunks = known
+            async for chunk in self._listen(request, answer, chunks):
+                yield reported_for_rest(chunk)
             return
         try:
             generation = await self._prepare(request, model)
-            job, answer = self._job(request, generation)
-            if not self._attach(request, job):
-                yield _SUPERSEDED
+            answer = self._answer(request, generation)
+            if not self._attach(request, answer):
+                yield SUPERSEDED
                 return
-            self._scheduler.submit(job)
+            assert answer.job is not None
+            self._scheduler.submit(answer.job)
         except BaseException:
             self._retract(request)
             raise
+        self._answers.add(answer)
+        async for chunk in self._listen(request, answer, answer.listener):
+            yield chunk
+
+    async def _listen(
+        self, request: CompletionRequest, answer: Answer, items: asyncio.Queue[Item]
+    ) -> AsyncGenerator[CompletionChunk, None]:
+        """An answer's chunks; leaving early cancels its generation, unless others listen now."""
         try:
-            async for chunk in _chunks(answer):
+            async for chunk in _chunks(items):
                 yield chunk
         finally:
-            self._scheduler.cancel(job, "cancelled")
-            if request.session is not None:
-                self._sessions.leave(request.session, job)
+            if answer.listener is items:
+                answer.leave()
+                if answer.job is not None:
+                    self._scheduler.cancel(answer.job, "cancelled")
+                if request.session is not None:
+                    self._sessions.leave(request.session, answer)
 
     def close(self) -> None:
         self._encoding.close()
@@ -113,32 +128,44 @@ class Completions:
             return byte_stream(request, plan, self._transducers.get(vocabulary, stops, special))
         return window_stream(request, plan, vocabulary, windows[special], StopSet(stops))
 
-    def _job(self, request: CompletionRequest, generation: Generation) -> tuple[Job, Answer]:
-        """A job whose chunks arrive in a queue of the running event loop."""
-        answer: Answer = asyncio.Queue()
+    def _answer(self, request: CompletionRequest, generation: Generation) -> Answer:
+        """An answer on the running event loop, with the job that its chunks come from."""
         if self._outbox is None:
             self._outbox = Outbox()
-        return Job(generation, partial(self._outbox.put, answer), request.deadline_ms), answer
+        answer = Answer(request)
+        answer.job = Job(generation, partial(self._outbox.put, answer), request.deadline_ms)
+        return answer
+
+    def _typed_through(
+        self, request: CompletionRequest
+    ) -> tuple[Answer, asyncio.Queue[Item]] | None:
+        """The answer whose beginning was typed, and its chunks; what else runs here ends."""
+        found = self._answers.find(request)
+        if request.session is not None and request.seq is not None:
+            before = self._sessions.take_running(request.session)
+            if before is not None and (found is None or before is not found[0]):
+                assert before.job is not None
+                self._scheduler.cancel(before.job, "superseded")
+        if found is None:
+            return None
+        answer, rest = found
+        self._attach(request, answer)
+        return answer, answer.hand_over(rest)
 
     def _arrives_in_time(self, request: CompletionRequest) -> bool:
-        """Whether no newer request of its session has come; what runs for an older one ends."""
+        """Whether no newer request of its session has come."""
         if request.session is None or request.seq is None:
             return True
-        if not self._sessions.arrive(request.session, request.seq):
-            return False
-        before = self._sessions.take_running(request.session)
-        if before is not None:
-            self._scheduler.cancel(before, "superseded")
-        return True
+        return self._sessions.arrive(request.session, request.seq)
 
     def _retract(self, request: CompletionRequest) -> None:
         if request.session is not None and request.seq is not None:
             self._sessions.retract(request.session, request.seq)
 
-    def _attach(self, request: CompletionRequest, job: Job) -> bool:
+    def _attach(self, request: CompletionRequest, answer: Answer) -> bool:
         if request.session is None or request.seq is None:
             return True
-        return self._sessions.attach(request.session, request.seq, job)
+        return self._sessions.attach(request.session, request.seq, answer)
 
 
 class TransducerCache:
@@ -172,9 +199,9 @@ class TransducerCache:
         return n_bytes > self._max_stop_bytes or len(self._transducers) > self._max_entries
 
 
-async def _chunks(answer: Answer) -> AsyncGenerator[CompletionChunk, None]:
+async def _chunks(items: asyncio.Queue[Item]) -> AsyncGenerator[CompletionChunk, None]:
     while True:
-        item = await answer.get()
+        item = await items.get()
         if isinstance(item, SutureError):
             raise item
         yield item

@@ -12,26 +12,33 @@ import asyncio
 import collections
 import contextlib
 import threading
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 OUTPUT_CHUNK = 128
 
 
+class Inbox(Protocol[T_contra]):
+    """What an item is put into; an `asyncio.Queue` is one."""
+
+    def put_nowait(self, item: T_contra, /) -> None: ...
+
+
 class Outbox(Generic[T]):
-    """Puts items into the queues of the event loop that it is made on."""
+    """Puts items into inboxes, on the event loop that it is made on."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._items: collections.deque[tuple[asyncio.Queue[T], T]] = collections.deque()
+        self._items: collections.deque[tuple[Inbox[T], T]] = collections.deque()
         self._lock = threading.Lock()
         self._is_awake = False
 
-    def put(self, queue: asyncio.Queue[T], item: T) -> None:
-        """Have the loop put `item` into `queue`, in the order of the calls. From any thread."""
+    def put(self, inbox: Inbox[T], item: T) -> None:
+        """Have the loop put `item` into `inbox`, in the order of the calls. From any thread."""
         with self._lock:
-            self._items.append((queue, item))
+            self._items.append((inbox, item))
             if self._is_awake:
                 return
             self._is_awake = True
@@ -45,6 +52,6 @@ class Outbox(Generic[T]):
                 if not self._items:
                     self._is_awake = False
                     return
-                queue, item = self._items.popleft()
-            queue.put_nowait(item)
+                inbox, item = self._items.popleft()
+            inbox.put_nowait(item)
         self._loop.call_soon(self._deliver)

@@ -69,7 +69,6 @@ class RequestBody(BaseModel):
     NOT_NULL: ClassVar[frozenset[str]] = frozenset()
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "layout": ("anchor",),
         "fim_boundary": ("move", "mix"),
         "shape": ("block",),
     }

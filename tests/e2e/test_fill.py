@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -87,8 +88,8 @@ def test_typing_on_reuses_what_is_before_the_cursor(coder_server: Served) -> Non
     assert prompt["evaluated"] < 12
 
 
-@pytest.mark.parametrize("layout", ["psm", "spm"])
-def test_both_layouts_fill(coder_server: Served, layout: str) -> None:
+@pytest.mark.parametrize("layout", ["psm", "spm", "anchor"])
+def test_all_layouts_fill(coder_server: Served, layout: str) -> None:
     body = {
         "input_prefix": "def area(width, height):\n    return width * ",
         "input_suffix": "\n\n\nprint(area(2, 3))\n",
@@ -177,3 +178,43 @@ def test_eight_at_once_get_their_own_answers(coder_server: Served) -> None:
     for thread in threads:
         thread.join(TIMEOUT_S)
     assert all(together[i].startswith(name[2:]) for i, name in enumerate(names)), together
+
+
+def test_with_an_anchor_a_key_evaluates_its_own_tokens(coder_server: Served) -> None:
+    above = "import os\n\n\n" + "".join(f"value_{i} = {i}\n" for i in range(12))
+    below = "\n\n\n" + "".join(f"print(value_{i})\n" for i in range(12))
+    typed = "def total():\n    return value_1 + val"
+    evaluated, text = [], ""
+    for n in range(len(typed) + 1):
+        body = {
+            "input_prefix": above + typed[:n],
+            "input_suffix": below,
+            "temperature": 0,
+            "n_predict": 2,
+            "layout": "anchor",
+        }
+        answer = coder_server.post("/infill", body)
+        evaluated.append(answer["suture"]["prompt"]["evaluated"])
+        text = answer["content"]
+
+    assert sorted(evaluated)[len(evaluated) // 2] <= 2
+    assert max(evaluated[1:]) <= 12
+    assert text.startswith("ue_")
+
+
+def test_several_requests_at_once_each_get_their_own_answer(coder_server: Served) -> None:
+    names = ["alpha", "bravo", "gamma", "delta", "omega", "sigma"]
+
+    def ask(name: str) -> str:
+        body = {
+            "input_prefix": f"def area({name}, height):\n    return height * ",
+            "input_suffix": "\n\n\nprint(area(2, 3))\n",
+            "temperature": 0,
+            "n_predict": 8,
+        }
+        return str(coder_server.post("/infill", body)["content"])
+
+    with ThreadPoolExecutor(len(names)) as clients:
+        answers = list(clients.map(ask, names))
+
+    assert [answer.split()[0] for answer in answers] == names

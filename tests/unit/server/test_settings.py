@@ -83,7 +83,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         ("port =", "Invalid value"),
         ("give_back = 9", 'give_back: must be "stable" or a number of tokens from 1 to 8'),
         ("give_back = true", "give_back: must be"),
-        ('layout = "anchor"', "layout: must be 'auto', 'psm' or 'spm'"),
+        ('layout = "middle"', "layout: must be 'auto', 'psm', 'spm' or 'anchor'"),
     ],
 )
 def test_a_bad_file_is_named_with_its_key(tmp_path: Path, text: str, complaint: str) -> None:

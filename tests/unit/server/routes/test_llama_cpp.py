@@ -164,7 +164,6 @@ def test_samplers_that_are_not_listed_are_off() -> None:
         ("min_keep", 1, 0),
         ("adaptive_target", 0.5, -1.0),
         ("return_progress", True, False),
-        ("layout", "anchor", "auto"),
         ("fim_boundary", "mix", "keep"),
         ("shape", "block", "raw"),
     ],

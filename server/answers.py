@@ -1,0 +1,135 @@
+"""Answers of typing sessions, running and finished: who types what was answered has it already.
+
+Typing the next characters of a suggestion is a new request whose prefix is the old one's and the
+beginning of the old answer. Its answer is the rest of that one, at no cost: a running generation
+goes on for it, a finished one is in memory. Nothing is ever stale, because all else of the request
+is compared, the whole texts on both sides of the cursor included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from dataclasses import replace
+
+from suture.server.engine.scheduler import Job
+from suture.server.errors import SutureError
+from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
+
+Item = CompletionChunk | SutureError
+
+MAX_ANSWERS = 256
+MAX_CHARS = 1 << 20
+
+
+class Answer:
+    """One generation's text as it comes, on the event loop; the latest listener hears it."""
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self.request = request
+        self.job: Job | None = None
+        self.text = ""
+        self.result: CompletionResult | None = None
+        self._has_failed = False
+        self.listener: asyncio.Queue[Item] = asyncio.Queue()
+
+    @property
+    def is_running(self) -> bool:
+        return self.result is None and not self._has_failed
+
+    def put_nowait(self, item: Item) -> None:
+        """Another chunk, or the error that ended the generation."""
+        if isinstance(item, SutureError):
+            self._has_failed = True
+        else:
+            self.text += item.text
+            self.result = item.result
+        self.listener.put_nowait(item)
+
+    def leave(self) -> None:
+        """Nobody listens any more: what runs is about to be cancelled, and goes on for nobody."""
+        self._has_failed = self._has_failed or self.is_running
+
+    def rest_for(self, request: CompletionRequest) -> str | None:
+        """What is known of the answer to `request`; None if it is not the rest of this one."""
+        mine = self.request
+        if self._has_failed or not request.prefix.startswith(mine.prefix):
+            return None
+        typed = request.prefix[len(mine.prefix) :]
+        if not self.text.startswith(typed) or _but_for_prefix(request) != _but_for_prefix(mine):
+            return None
+        rest = self.text[len(typed) :]
+        if self.result is None or (self.result.finish == "eos" and rest):
+            return rest
+        # An answer that was cut off by its length is worth only so much.
+        is_complete = self.result.finish in ("stop", "suffix") or 2 * len(rest) >= len(self.text)
+        return rest if rest and is_complete and self.result.reason is None else None
+
+    def hand_over(self, rest: str) -> asyncio.Queue[Item]:
+        """A new listener that hears `rest` and what comes; the one before is superseded."""
+        if self.is_running:
+            self.listener.put_nowait(SUPERSEDED)
+        self.listener = asyncio.Queue()
+        if self.result is not None:
+            self.listener.put_nowait(CompletionChunk(rest, result=self.result))
+        elif rest:
+            self.listener.put_nowait(CompletionChunk(rest))
+        return self.listener
+
+
+SUPERSEDED = CompletionChunk("", result=CompletionResult("superseded", "SUPERSEDED"))
+
+
+class Answers:
+    """The answers of late, of all sessions; the oldest finished ones are forgotten."""
+
+    def __init__(self, max_answers: int = MAX_ANSWERS, max_chars: int = MAX_CHARS) -> None:
+        self._max_answers = max_answers
+        self._max_chars = max_chars
+        self._answers: collections.deque[Answer] = collections.deque()
+
+    def find(self, request: CompletionRequest) -> tuple[Answer, str] | None:
+        """The latest answer that `request` goes on with, and what is known of its text."""
+        if not is_remembered(request):
+            return None
+        for answer in reversed(self._answers):
+            rest = answer.rest_for(request)
+            if rest is not None:
+                return answer, rest
+        return None
+
+    def add(self, answer: Answer) -> None:
+        if not is_remembered(answer.request):
+            return
+        self._answers.append(answer)
+        while len(self._answers) > self._max_answers or self._n_chars() > self._max_chars:
+            oldest = next((old for old in self._answers if not old.is_running), None)
+            if oldest is None or oldest is answer:
+                return
+            self._answers.remove(oldest)
+
+    def _n_chars(self) -> int:
+        return sum(len(a.request.prefix) + len(a.request.suffix) for a in self._answers)
+
+
+def is_remembered(request: CompletionRequest) -> bool:
+    """Whether another request may go on with this one's answer.
+
+    Only within typing sessions: elsewhere the same request twice may want two answers. Where ids
+    are asked for, or a number of tokens, text alone is no answer.
+    """
+    wants_tokens = request.return_tokens or not request.detokenize or request.min_tokens > 0
+    return request.session is not None and not wants_tokens and request.max_tokens > 0
+
+
+def reported_for_rest(chunk: CompletionChunk) -> CompletionChunk:
+    """A chunk of another request's generation: of its prompt nothing was evaluated for this one."""
+    if chunk.result is None:
+        return chunk
+    prompt = chunk.result.prompt
+    reused = replace(prompt, reused=prompt.tokens, evaluated=0)
+    return replace(chunk, result=replace(chunk.result, prompt=reused))
+
+
+def _but_for_prefix(request: CompletionRequest) -> CompletionRequest:
+    return replace(request, prefix="", seq=None)
