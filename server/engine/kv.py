@@ -3,7 +3,9 @@
 A sequence is *running* while a request generates on it and *idle* afterwards; one that has been
 idle for long is *saved*: copied to memory and its cells freed, because every cell in use slows
 every step, whoever it belongs to. A request begins with a fork of the longest prefix that any of
-them shares with its prompt, or with the idle sequence itself where all of it is shared.
+them shares with its prompt; or with the idle sequence itself where what is lost of it is short. Its
+cells are then used again in their order, and the same prompt gets the same logits to the last bit,
+which another order does not give.
 
 K1  what is reused is token-equal to the beginning of the prompt, and never all of it: the last
     token's row is wanted.
@@ -24,7 +26,7 @@ IDLE_TOKENS = 2048
 MAX_IDLE = 8
 SAVED_BYTES = 256 << 20
 # Evaluating fewer tokens again costs no more than copying a sequence about.
-WORTH_SAVING = 64
+WORTH_KEEPING = 64
 
 
 class KvCache:
@@ -37,11 +39,13 @@ class KvCache:
         idle_tokens: int = IDLE_TOKENS,
         max_idle: int = MAX_IDLE,
         saved_bytes: int = SAVED_BYTES,
+        worth_keeping: int = WORTH_KEEPING,
     ) -> None:
         self._engine = engine
         self._idle_tokens = idle_tokens
         self._max_idle = max_idle
         self._saved_bytes = saved_bytes
+        self._worth_keeping = worth_keeping
         self._running: set[SequenceId] = set()
         # Both oldest first.
         self._idle: collections.OrderedDict[SequenceId, None] = collections.OrderedDict()
@@ -56,7 +60,7 @@ class KvCache:
         wanted = list(prompt_ids[:-1])
         source, n_common = self._longest(self._live(), wanted, self._engine.tokens)
         saved, n_saved = self._longest(iter(self._saved), wanted, self._tokens_of_saved)
-        if saved is not None and n_saved >= n_common + WORTH_SAVING:
+        if saved is not None and n_saved >= n_common + self._worth_keeping:
             self._load(saved)
             source, n_common = self._longest(self._live(), wanted, self._engine.tokens)
         sequence = self._begin(source, n_common)
@@ -110,13 +114,12 @@ class KvCache:
         return best, n_best
 
     def _begin(self, source: SequenceId | None, n_common: int) -> SequenceId:
-        if (
-            source is not None
-            and source in self._idle
-            and n_common == len(self._engine.tokens(source))
-        ):
-            del self._idle[source]
-            return source
+        if source is not None and source in self._idle:
+            n_lost = len(self._engine.tokens(source)) - n_common
+            if n_lost < self._worth_keeping:
+                del self._idle[source]
+                self._engine.truncate(source, n_common)
+                return source
         if not self._engine.can_fork:
             source = None
         while True:
@@ -133,7 +136,7 @@ class KvCache:
     def _evict(self, sequence: SequenceId) -> None:
         """Take an idle sequence out of the cache; what nothing else holds of it is saved."""
         del self._idle[sequence]
-        if self._engine.only_here(sequence) >= WORTH_SAVING and self._saved_bytes:
+        if self._engine.only_here(sequence) >= self._worth_keeping and self._saved_bytes:
             self._saved[self._n_saved] = self._engine.save(sequence)
             self._n_saved += 1
             while sum(len(saved.state) for saved in self._saved.values()) > self._saved_bytes:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.toy import toy_encode, toy_vocabulary
-from suture.server.engine.kv import WORTH_SAVING, KvCache, common_length
+from suture.server.engine.kv import WORTH_KEEPING, KvCache, common_length
 from suture.server.engine.protocol import SequenceId
 from suture.server.engine.scripted import ScriptedEngine, random_model
 from suture.server.engine.tree import TokenTree
@@ -69,7 +69,7 @@ def test_the_common_length_is_that_of_a_loop(
 @given(st.lists(st.lists(tokens, min_size=1, max_size=12), min_size=1, max_size=12))
 def test_k1_the_longest_prefix_of_all_that_are_kept_is_reused(prompts: list[list[int]]) -> None:
     made = engine()
-    cache = KvCache(made, max_idle=100)
+    cache = KvCache(made, max_idle=100, worth_keeping=1)
     seen: list[list[int]] = []
 
     for prompt in prompts:
@@ -133,10 +133,23 @@ def test_saved_sequences_are_bounded_and_short_ones_are_not_saved() -> None:
         request(cache, made, [token] * 200)
 
     assert [request(cache, made, [token] * 200) for token in (0, 1)] == [0, 0]
-    short = [6] * (WORTH_SAVING - 1)
+    short = [6] * (WORTH_KEEPING - 1)
     request(cache, made, short)
     request(cache, made, [7] * 200)
     assert request(cache, made, short) == 0
+
+
+def test_the_same_prompt_again_takes_its_own_cells() -> None:
+    """What a request generated is no loss: its cells are used again, in the same order."""
+    made = engine()
+    cache = KvCache(made)
+    for answer in ([7, 7], [8, 8, 8]):
+        sequence = cache.start([0, 1, 2])
+        read(made, sequence, [0, 1, 2, *answer])
+        cache.finish(sequence)
+
+    assert made.n_free == 4096 - 6
+    assert len(cache._idle) == 1
 
 
 def test_forks_share_their_cells() -> None:
