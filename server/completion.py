@@ -133,7 +133,8 @@ class Completions:
         if self._outbox is None:
             self._outbox = Outbox()
         answer = Answer(request)
-        answer.job = Job(generation, partial(self._outbox.put, answer), request.deadline_ms)
+        tell = partial(self._outbox.put, answer)
+        answer.job = Job(generation, tell, request.deadline_ms, request.prompt_deadline_ms)
         return answer
 
     def _typed_through(

@@ -52,7 +52,8 @@ class CompletionRequest:
     `infill` says that there is a hole between `prefix` and `suffix`; without it the text goes
     on left to right after `prefix`, and `suffix` is empty. `give_back` None is the stable cut,
     else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
-    `deadline_ms` bounds the generation from its first token on; None is no bound.
+    `prompt_deadline_ms` bounds the reading of the prompt, `deadline_ms` the generation from its
+    first token on; None is no bound.
     """
 
     prefix: str
@@ -77,6 +78,7 @@ class CompletionRequest:
     return_tokens: bool = False
     on_incomplete: OnIncomplete = "replace"
     stream_interval: int = 1
+    prompt_deadline_ms: int | None = None
     deadline_ms: int | None = None
     session: str | None = None
     seq: int | None = None

@@ -255,6 +255,8 @@ class Generation:
         return match in self._plan.stop_strings and self._asked_for(match) is None
 
     def _reason(self, finish: FinishReason) -> str | None:
+        if finish == "deadline" and len(self._tokens) == len(self._plan.kept_ids):
+            return "BUDGET"  # for the prompt; what was read of it is in the cache
         if finish in _REASONS:
             return _REASONS[finish]
         says_nothing = self._request.detokenize and not self._detokenizer.text_bytes

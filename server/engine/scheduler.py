@@ -44,10 +44,17 @@ class Job:
     the first token drawn.
     """
 
-    def __init__(self, generation: Generation, emit: Emit, deadline_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        generation: Generation,
+        emit: Emit,
+        deadline_ms: int | None = None,
+        prompt_deadline_ms: int | None = None,
+    ) -> None:
         self.generation = generation
         self.emit = emit
         self.deadline_ms = deadline_ms
+        self.prompt_deadline_ms = prompt_deadline_ms
         self.end_early: FinishReason | None = None
 
 
@@ -249,7 +256,7 @@ class _Run:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.clock = _Clock(job.deadline_ms)
+        self.clock = _Clock(job.deadline_ms, job.prompt_deadline_ms)
         self.sequence: SequenceId | None = None
         self.tree = TokenTree.chain(())
         self.n_done = 0
@@ -297,6 +304,8 @@ class _Runs:
         for run in list(self._runs):
             if run.job.end_early is not None:
                 self._end(run, run.job.generation.finish(run.job.end_early))
+            elif run.clock.past_deadline():
+                self._end(run, run.job.generation.finish("deadline"))
         for run in list(self._runs):
             if run.sequence is None and not self._settle(run):
                 break
@@ -424,10 +433,7 @@ class _Runs:
             return
         if chunk_of_text is not None:
             _tell(run.job, chunk_of_text)
-        if run.clock.past_deadline():
-            self._end(run, generation.finish("deadline"))
-        else:
-            self._want_more(run)
+        self._want_more(run)
 
     def _want_more(self, run: _Run) -> None:
         assert run.sequence is not None
@@ -459,8 +465,9 @@ def _never() -> bool:
 class _Clock:
     """Times one job: its prompt until the first token is drawn, then its generation."""
 
-    def __init__(self, deadline_ms: int | None) -> None:
+    def __init__(self, deadline_ms: int | None, prompt_deadline_ms: int | None) -> None:
         self._deadline_ms = deadline_ms
+        self._prompt_deadline_ms = prompt_deadline_ms
         self._started: float | None = None
         self._first_token: float | None = None
 
@@ -476,9 +483,13 @@ class _Clock:
             self._first_token = time.perf_counter()
 
     def past_deadline(self) -> bool:
-        if self._deadline_ms is None or self._first_token is None:
+        """Whether the time is over that the phase may take: reading the prompt, or generating."""
+        limit_ms, since = self._deadline_ms, self._first_token
+        if since is None:
+            limit_ms, since = self._prompt_deadline_ms, self._started
+        if limit_ms is None or since is None:
             return False
-        return (time.perf_counter() - self._first_token) * 1000 >= self._deadline_ms
+        return (time.perf_counter() - since) * 1000 >= limit_ms
 
     def timings(self) -> Timings:
         now = time.perf_counter()

@@ -3,7 +3,7 @@
 The text before the cursor is `input_prefix` + `prompt`. Sampling defaults are llama-server's.
 
 Accepted without effect, as they only concern speed or slots: `cache_prompt`, `n_cache_reuse`,
-`id_slot`, `t_max_prompt_ms`, `timings_per_token`, `n_keep`, and `n_indent` until shaping has it.
+`id_slot`, `timings_per_token`, `n_keep`, and `n_indent` until shaping has it.
 Streams end without `[DONE]`. `response_fields` picks fields of an answer that is not streamed;
 the `suture` object is always in it.
 """
@@ -124,7 +124,8 @@ class InfillBody(ExtensionFields, SamplingFields):
             sampling=self._sampling(model),
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
-            deadline_ms=math.ceil(self.t_max_predict_ms) if self.t_max_predict_ms > 0 else None,
+            prompt_deadline_ms=_limit(self.t_max_prompt_ms),
+            deadline_ms=_limit(self.t_max_predict_ms),
             **self.extension(settings, model, max_tokens),
         )
 
@@ -215,6 +216,10 @@ class InfillAnswer:
             "ignore_eos": self.request.ignore_eos,
             "stream": self.body.stream,
         }
+
+
+def _limit(ms: float) -> int | None:
+    return math.ceil(ms) if ms > 0 else None
 
 
 def _timings(what: str, n: int, ms: float) -> dict[str, float]:

@@ -41,7 +41,8 @@ class Running:
 
     def submit(self, request: CompletionRequest) -> tuple[Job, queue.Queue[object]]:
         answers: queue.Queue[object] = queue.Queue()
-        job = Job(toy_generation(request, self.engine), answers.put, request.deadline_ms)
+        deadlines = request.deadline_ms, request.prompt_deadline_ms
+        job = Job(toy_generation(request, self.engine), answers.put, *deadlines)
         self.scheduler.submit(job)
         return job, answers
 
@@ -278,6 +279,32 @@ def test_a_deadline_ends_with_the_text_so_far(start: Start) -> None:
     request = CompletionRequest("def", max_tokens=4000, deadline_ms=100, ignore_eos=True)
     text, result = start(model).complete(request)
     assert result.finish == "deadline" and result.reason == "DEADLINE" and text
+
+
+def test_a_prompt_that_takes_too_long_is_gone_on_with_next_time(start: Start) -> None:
+    slow = random_model(VOCABULARY.n_vocab)
+
+    def model(tokens: Sequence[int]) -> Logits:
+        return slow(tokens)
+
+    running = start(model)
+    evaluate = running.engine.evaluate
+
+    def evaluate_slowly(batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
+        time.sleep(0.02)
+        return evaluate(batch)
+
+    running.engine.evaluate = evaluate_slowly  # type: ignore[method-assign]
+    request = CompletionRequest("z" * 600, max_tokens=5, prompt_deadline_ms=30, healing="off")
+    text, result = running.complete(request)
+    assert (text, result.finish, result.reason) == ("", "deadline", "BUDGET")
+    assert result.completion_tokens == 0
+    n_tries = 1
+    while result.finish == "deadline":
+        _, result = running.complete(request)
+        n_tries += 1
+    assert result.completion_tokens == 5
+    assert 2 < n_tries < 10
 
 
 def test_zero_tokens_only_warm_the_cache(start: Start) -> None:
