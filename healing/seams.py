@@ -35,8 +35,10 @@ _AFTER = (
     dict.fromkeys("aAsSlL", ("", "a"))
     | dict.fromkeys("0", ("", "a", "0"))
     | dict.fromkeys(".+/`'", ("", "a", "."))
+    # Nothing but the beginning of a character, which may turn out to be the last of some blanks.
+    | {"": (*_AFTER_ANY, " a")}
 )
-_AFTER_CHARACTER = ("é", "我", "\u0301", "—", "€", "²", "\u200b", "\u3000", "あ")
+_AFTER_CHARACTER = ("é", "我", "\u0301", "—", "€", "²", "\u200b", "\u3000", "\u3000a", "あ")
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 # Letters that make a contraction with the apostrophe before them stand for themselves.
 _CONTRACTION = re.compile(r"(?:^|(?<='))(?:[stmd]|re|ve|ll|[STMD]|R[Ee]|V[Ee]|L[Ll])")
