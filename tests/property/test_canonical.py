@@ -113,6 +113,16 @@ def test_neighbours_are_kept_apart_as_merging_both_at_once_does(
     assert merged == reference.merged(left + right, merges)
 
 
+def test_a_byte_that_no_token_has_merges_with_nothing() -> None:
+    """Nor where its pair would have the number of another one, a and c."""
+    rows = np.array([(0, 2, -1)], np.int32)
+    byte_ids = [b"abc".find(bytes([byte])) for byte in range(256)]
+    table = Merges(rows, byte_ids, [b"a", b"b", b"c"].__getitem__, 3)
+
+    assert table.merged(b"bx") == [1, -1]
+    assert table.merged(b"xb") == [-1, 1]
+
+
 # Toy vocabularies
 
 
