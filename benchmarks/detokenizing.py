@@ -72,7 +72,7 @@ def print_timings(
     print(f"  {'':34s} us/token   x ours   last/first quarter   unsent at the end")
     for name, timing in timings.items():
         new, ids = runs[name]
-        n_unsent = len(streams.text(ids)) - sum(map(len, map(new(), ids)))
+        n_unsent = len(streams.text(ids)) - sum(len(text or "") for text in map(new(), ids))
         ratio = timing.all / timings[OURS].all
         print(f"  {name:34s}{timing.all:9.3f}{ratio:9.1f}{timing.growth:21.1f}{n_unsent:20d}")
 

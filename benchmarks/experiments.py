@@ -6,6 +6,7 @@ python benchmarks/experiments.py [cost|held|stop|windows]
 from __future__ import annotations
 
 import argparse
+import codecs
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -112,10 +113,13 @@ def run_stop(streams: Streams) -> None:
 
 
 def _held_characters(streams: Streams, new: peers.New) -> list[int]:
-    feed, held, n_read = new(), [], 0
+    """What was read and not sent after each token; an unfinished character counts as one."""
+    feed, held, n_sent, n_whole = new(), [], 0, 0
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for token_id in streams.code:
-        n_read += len(streams.text([token_id])) - len(feed(token_id))
-        held.append(n_read)
+        n_whole += len(decoder.decode(streams.vocabulary.bytes_of(token_id)))
+        n_sent += len(feed(token_id) or "")
+        held.append(n_whole + bool(decoder.getstate()[0]) - n_sent)
     return held
 
 

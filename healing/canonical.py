@@ -6,7 +6,7 @@ neighbours: within what the pre-tokenizer leaves together, a sequence is canonic
 two neighbours are.
 
 N1  No two neighbours in the tokens of a text are refused, if its pre-tokenizer is known or there is
-    none.
+    none, and it has no bytes that the vocabulary lacks, which llama.cpp leaves out.
 N2  Where a pair's own bytes are split in one way whatever stands around them, it is taken exactly
     if the tokenizer makes these two tokens of them.
 

@@ -21,6 +21,8 @@ _FIM_KEYS = {
     "rep": ("fim_rep_token_id",),
     "sep": ("fim_sep_token_id",),
 }
+# The largest vocabularies have a quarter of a million tokens.
+_MAX_ROWS = 1 << 24
 # Families whose files may leave `add_bos_token` out and still mean it.
 _BOS_PRETOKENIZERS = frozenset(
     "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
@@ -35,8 +37,8 @@ def table_of(header: GgufHeader) -> TokenTable:
     whose tokens have no fixed bytes.
     """
     metadata = header.metadata
-    strings = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(strings, list) or not strings:
+    strings = _strings(metadata, "tokenizer.ggml.tokens")
+    if not strings:
         raise GgufError("the file has no vocabulary (tokenizer.ggml.tokens)")
     model = str(metadata.get("tokenizer.ggml.model", ""))
     pretokenizer = str(metadata.get("tokenizer.ggml.pre", "default"))
@@ -53,11 +55,7 @@ def table_of(header: GgufHeader) -> TokenTable:
         bos_id=_id(metadata, "bos_token_id", len(strings), default=1 if is_spm else None),
         eos_id=eos_id,
         eog_ids=frozenset({i for i in (eos_id, *ends) if i is not None} | end_ids(ids, fim_ids)),
-        add_bos=bool(
-            metadata.get(
-                "tokenizer.ggml.add_bos_token", is_spm or pretokenizer in _BOS_PRETOKENIZERS
-            )
-        ),
+        add_bos=_flag(metadata, "add_bos_token", is_spm or pretokenizer in _BOS_PRETOKENIZERS),
         model=model,
         pretokenizer=pretokenizer,
         fim_ids=fim_ids,
@@ -68,8 +66,22 @@ def table_of(header: GgufHeader) -> TokenTable:
 
 
 def _merges(metadata: Mapping[str, object], ids: Mapping[bytes, int]) -> MergeSource | None:
-    merges = metadata.get("tokenizer.ggml.merges")
-    return partial(_merge_rows, merges, ids) if isinstance(merges, list) else None
+    merges = _strings(metadata, "tokenizer.ggml.merges")
+    return None if merges is None else partial(_merge_rows, merges, ids)
+
+
+def _strings(metadata: Mapping[str, object], key: str) -> list[bytes] | None:
+    """An array of strings; None if there is none, or one of something else."""
+    values = metadata.get(key)
+    if not isinstance(values, list):
+        return None
+    strings = [value for value in values if isinstance(value, bytes)]
+    return strings if len(strings) == len(values) else None
+
+
+def _flag(metadata: Mapping[str, object], key: str, default: bool) -> bool:
+    value = metadata.get(f"tokenizer.ggml.{key}")
+    return bool(value) if isinstance(value, int) else default
 
 
 def _merge_rows(merges: Sequence[bytes], ids: Mapping[bytes, int]) -> npt.NDArray[np.int32]:
@@ -91,7 +103,11 @@ def _kinds(
     kinds = np.full(n_tokens, TokenKind.NORMAL, np.int32)
     declared = metadata.get("tokenizer.ggml.token_type")
     if declared is not None:
-        if not isinstance(declared, np.ndarray) or len(declared) < n_tokens:
+        if (
+            not isinstance(declared, np.ndarray)
+            or declared.dtype.kind not in "iu"
+            or len(declared) < n_tokens
+        ):
             raise GgufError("tokenizer.ggml.token_type does not give every token a kind")
         kinds[:] = declared[:n_tokens]
     kinds[~np.isin(kinds, list(TokenKind))] = TokenKind.UNUSED
@@ -116,8 +132,12 @@ def _id(
 
 
 def _n_rows(metadata: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]) -> int:
-    for name in ("output.weight", "token_embd.weight"):
-        if len(shapes.get(name, ())) == 2:
-            return shapes[name][1]
+    """Rows of the logits. Raises `GgufError` for more than any model could have."""
     declared = metadata.get(f"{metadata.get('general.architecture')}.vocab_size")
-    return declared if isinstance(declared, int) else 0
+    n_rows = declared if isinstance(declared, int) else 0
+    for name in ("token_embd.weight", "output.weight"):
+        if len(shapes.get(name, ())) == 2:
+            n_rows = shapes[name][1]
+    if n_rows > _MAX_ROWS:
+        raise GgufError(f"the file claims {n_rows} rows of logits, and {_MAX_ROWS} at most can be")
+    return n_rows

@@ -9,6 +9,7 @@ which is seen by undoing both, the latest merge first, and looking at the two sy
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -72,9 +73,10 @@ class Merges:
 
     def _ranks(self, symbols: Sequence[int]) -> list[int]:
         rank, n_vocab = self._rank.get, self._n_vocab
+        # Left and -1 would have the key of another pair.
         return [
-            rank(symbols[i] * n_vocab + symbols[i + 1], _NEVER_LEARNED)
-            for i in range(len(symbols) - 1)
+            rank(left * n_vocab + right, _NEVER_LEARNED) if right >= 0 else _NEVER_LEARNED
+            for left, right in pairwise(symbols)
         ]
 
     def _is_never_crossed(self, left: int, right: int) -> bool:

@@ -13,57 +13,59 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-# Stand-ins for what is not ASCII. ASCII stands for itself, but for these seven characters.
-_LETTER, _SCRIPT, _MARK, _PUNCTUATION, _SYMBOL, _OTHER, _KANA = "\1\2\3\4\5\6\7"
-_CONTROLS = str.maketrans(dict.fromkeys(map(chr, range(1, 8)), _OTHER))
+# Stand-ins for what is not ASCII. ASCII stands for itself, but for these eight characters.
+_LETTER, _SCRIPT, _MARK, _PUNCTUATION, _SYMBOL, _OTHER, _KANA, _NUMBER = "\1\2\3\4\5\6\7\b"
+_CONTROLS = str.maketrans(dict.fromkeys(map(chr, range(1, 9)), _OTHER))
 _SPACES = frozenset("\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
     chr(point) for point in range(0x2000, 0x200B)
 }
 
 _L = r"A-Za-z\x01\x02\x07"
+# Unicode's numbers. Where an expression says [0-9], a half is none.
+_N = r"0-9\x08"
 _P = r"!\"#%&'()*,\-./:;?@\[\\\]_{}\x04"
 _S = r"$+<=>^`|~\x05"
 _CONTRACTION = r"'[sStTmMdD]|'[rR][eE]|'[vV][eE]|'[lL][lL]"
 _BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-_GPT2 = rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_L}]+| ?[0-9]+| ?[^\s{_L}0-9]+|\s+(?!\S)|\s+"
+_GPT2 = rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_L}]+| ?[{_N}]+| ?[^\s{_L}{_N}]+|\s+(?!\S)|\s+"
 _UPPER, _LOWER = r"A-Z\x01\x02\x03\x07", r"a-z\x01\x02\x03\x07"
-_CASED = rf"[^\r\n{_L}0-9]?(?:[{_UPPER}]*[{_LOWER}]+|[{_UPPER}]+[{_LOWER}]*)(?:{_CONTRACTION})?"
-_CASED_TAIL = rf"| ?[^\s{_L}0-9]+[\r\n/]*|{_BLANKS}"
+_CASED = rf"[^\r\n{_L}{_N}]?(?:[{_UPPER}]*[{_LOWER}]+|[{_UPPER}]+[{_LOWER}]*)(?:{_CONTRACTION})?"
+_CASED_TAIL = rf"| ?[^\s{_L}{_N}]+[\r\n/]*|{_BLANKS}"
 
 
 def _llama3(digits: str, letters: str = _L) -> str:
     return (
-        rf"{_CONTRACTION}|[^\r\n{_L}0-9]?[{letters}]+|{digits}"
-        rf"| ?[^\s{letters}0-9]+[\r\n]*|{_BLANKS}"
+        rf"{_CONTRACTION}|[^\r\n{_L}{_N}]?[{letters}]+|{digits}"
+        rf"| ?[^\s{letters}{_N}]+[\r\n]*|{_BLANKS}"
     )
 
 
 _FAMILIES: dict[str, tuple[str, ...]] = {
     "gpt2": (_GPT2,),
-    "starcoder": ("[0-9]", _GPT2),
-    "qwen2": (_llama3("[0-9]"),),
-    "qwen35": (_llama3("[0-9]", rf"{_L}\x03"),),
-    "llama3": (_llama3("[0-9]{1,3}"),),
-    "minicpm5": ("[0-9]{1,3}", _llama3("[0-9]+")),
-    "deepseek-coder": (r"[\r\n]", rf"\s?[{_L}]+", rf"\s?[{_P}]+", r"[\x02]+", "[0-9]"),
+    "starcoder": (rf"[{_N}]", _GPT2),
+    "qwen2": (_llama3(rf"[{_N}]"),),
+    "qwen35": (_llama3(rf"[{_N}]", rf"{_L}\x03"),),
+    "llama3": (_llama3(rf"[{_N}]{{1,3}}"),),
+    "minicpm5": (rf"[{_N}]{{1,3}}", _llama3(rf"[{_N}]+")),
+    "deepseek-coder": (r"[\r\n]", rf"\s?[{_L}]+", rf"\s?[{_P}]+", r"[\x02]+", rf"[{_N}]"),
     "deepseek-llm": (
         r"[\r\n]",
         r"\s?[A-Za-z\x01]+",
         r"\s?[!-/:-~\x04]+",
         r"\s+$",
         r"[\x02]+",
-        "[0-9]+",
+        rf"[{_N}]+",
     ),
     "deepseek-v3": (
-        "[0-9]{1,3}",
+        rf"[{_N}]{{1,3}}",
         r"[\x02\x07]+",
         rf"[!-/:-@\[-`{{-~][A-Za-z]+|[^\r\n{_L}{_P}{_S}]?[{_L}\x03]+"
         rf"| ?[{_P}{_S}]+[\r\n]*|{_BLANKS}",
     ),
     "falcon": (rf"[{_P}$+<=>^~|`]+", _GPT2, "[0-9]{3}"),
-    "default": (rf"[{_P}$+<=>^~|]+", _GPT2, "[0-9]+", "[0-9]{3}"),
-    "gpt-4o": (rf"{_CASED}|[0-9]{{1,3}}{_CASED_TAIL}",),
-    "tekken": (rf"{_CASED.removesuffix(f'(?:{_CONTRACTION})?')}|[0-9]{_CASED_TAIL}",),
+    "default": (rf"[{_P}$+<=>^~|]+", _GPT2, rf"[{_N}]+", "[0-9]{3}"),
+    "gpt-4o": (rf"{_CASED}|[{_N}]{{1,3}}{_CASED_TAIL}",),
+    "tekken": (rf"{_CASED.removesuffix(f'(?:{_CONTRACTION})?')}|[{_N}]{_CASED_TAIL}",),
 }
 _FAMILY_OF = {name: name for name in _FAMILIES} | {
     name: family
@@ -116,9 +118,9 @@ _ASCII_FAMILIES = frozenset({"deepseek-llm", "deepseek-v3"})
 # split before its last one and a contraction has two letters.
 _CONTINUATIONS = (
     *(first + second for first in " \na\1\2" for second in "a. \n0"),
-    *("e", "l", "s", "A", "0", "00", "000", ".", "/", "'s", "\t", "\3", "\4", "\5", "\6", "\7"),
+    *("e", "l", "s", "A", "0", "00", "000", ".", "/", "'s", "\t", *"\3\4\5\6\7\b"),
 )
-_ANCHOR = re.compile(rf"[{_L}0-9](?=\s)", re.ASCII)
+_ANCHOR = re.compile(rf"[{_L}{_N}](?=\s)", re.ASCII)
 
 
 def family_of_pattern(pattern: str) -> str:
@@ -194,7 +196,7 @@ def _stand_in(character: str) -> str:
     category = unicodedata.category(character)
     if category[0] == "L":
         return _letter_stand_in(character, category)
-    return {"N": "0", "M": _MARK, "P": _PUNCTUATION, "S": _SYMBOL}.get(category[0], _OTHER)
+    return {"N": _NUMBER, "M": _MARK, "P": _PUNCTUATION, "S": _SYMBOL}.get(category[0], _OTHER)
 
 
 def _letter_stand_in(character: str, category: str) -> str:

@@ -30,18 +30,20 @@ _BEFORE = (
     | dict.fromkeys(" \n\v", ("", "a", " ", "\n", "."))
     | dict.fromkeys(".+/`'", ("", "a", " ", "."))
 )
-_AFTER_ANY = ("", "a", " ", "\n", ".", "0")
+_AFTER_ANY = ("", "a", " ", "\n", ".", "0", "00")
 _AFTER = (
     dict.fromkeys("aAsSlL", ("", "a"))
-    | dict.fromkeys("0", ("", "a", "0"))
+    | dict.fromkeys("0", ("", "a", "0", "00"))
     | dict.fromkeys(".+/`'", ("", "a", "."))
+    # Nothing but the beginning of a character, which may turn out to be the last of some blanks.
+    | {"": (*_AFTER_ANY, " a")}
 )
-_AFTER_CHARACTER = ("é", "我", "\u0301", "—", "€", "²", "\u200b", "\u3000", "あ")
+_AFTER_CHARACTER = ("é", "我", "\u0301", "—", "€", "²", "\u200b", "\u3000", "\u3000a", "あ")
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 # Letters that make a contraction with the apostrophe before them stand for themselves.
 _CONTRACTION = re.compile(r"(?:^|(?<='))(?:[stmd]|re|ve|ll|[STMD]|R[Ee]|V[Ee]|L[Ll])")
 _KEPT = {1: ("s", "S"), 2: ("ll", "LL")}
-_RUN = re.compile(r"([^0])\1+|0{5,}", re.DOTALL)
+_RUN = re.compile(r"([^0\x08])\1+|0{5,}|\x08{5,}", re.DOTALL)
 _SHAPES = str.maketrans(
     {character: "a" for character in "abcdefghijklmnopqrstuvwxyz"}
     | {character: "A" for character in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -51,7 +53,7 @@ _SHAPES = str.maketrans(
     | {"\r": "\n", "\t": "\v", "\f": "\v"}
 )
 # One character of each kind that a shadow tells apart.
-_OF_KIND = str.maketrans(dict(zip("\1\2\3\4\5\6\7", "é我\u0301—€\u200bあ", strict=True)))
+_OF_KIND = str.maketrans(dict(zip("\1\2\3\4\5\6\7\b", "é我\u0301—€\u200bあ²", strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +181,4 @@ def _shape(token: bytes) -> str:
 def _shortened(run: re.Match[str]) -> str:
     """A run of letters is like one letter, one of digits like four, any other like two."""
     character = run[0][0]
-    return "0000" if character == "0" else character * (1 if character in "aA" else 2)
+    return character * {"a": 1, "A": 1, "0": 4, "\b": 4}.get(character, 2)

@@ -57,13 +57,17 @@ def cached_table(path: Path, folder: Path) -> TokenTable:
         if known is not None:
             return known
         header = parse_header(data)
-        table = table_of(header)
-        origin = _origin(data, header.n_bytes)
+        table = _worked_out(table_of(header))
+        with contextlib.suppress(OSError):  # our sources may be gone, too
+            _store(entry, table, _origin(data, header.n_bytes))
+    return table
+
+
+def _worked_out(table: TokenTable) -> TokenTable:
+    """The table with all that is else made when it is needed."""
     order = drawable_order(table.pieces, table.kinds)
     rows = None if table.merges is None else table.merges()
-    table = replace(table, order=order, merges=None if rows is None else lambda: rows)
-    _store(entry, table, origin)
-    return table
+    return replace(table, order=order, merges=None if rows is None else lambda: rows)
 
 
 def _origin(data: mmap.mmap, n_bytes: int) -> dict[str, object]:
@@ -140,9 +144,8 @@ def _store(entry: Path, table: TokenTable, origin: Mapping[str, object]) -> None
     text = json.dumps(described).encode()
     text += b" " * (-len(text) % _LENGTH.size)
     body = b"".join([_LENGTH.pack(len(text)), text, *(a.tobytes() for a in blobs.values())])
-    with contextlib.suppress(OSError):
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        _write(entry, hashlib.sha256(body).digest() + body)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    _write(entry, hashlib.sha256(body).digest() + body)
 
 
 def _write(entry: Path, content: bytes) -> None:

@@ -20,7 +20,8 @@ from suture.healing import Detokenizer, TokenTransducer, Vocabulary, read_metada
 from suture.server.engine import libllama
 from suture.server.engine.tokenizer import LlamaTokenizer
 
-Feed = Callable[[int], str]
+# DecodeStream has None for no text; to make a text of that would be our time, not its own.
+Feed = Callable[[int], str | None]
 New = Callable[[], Feed]
 
 _REPLACEMENT = "\ufffd"
@@ -52,12 +53,9 @@ def tokenizer_of(path: Path, vocabulary: Vocabulary) -> Tokenizer:
 def decode_stream(path: Path, vocabulary: Vocabulary) -> New:
     """`tokenizers.decoders.DecodeStream`."""
     tokenizer = tokenizer_of(path, vocabulary)
-
-    def new() -> Feed:
-        step = decoders.DecodeStream(skip_special_tokens=True).step
-        return lambda token_id: step(tokenizer, token_id) or ""
-
-    return new
+    return lambda: functools.partial(
+        decoders.DecodeStream(skip_special_tokens=True).step, tokenizer
+    )
 
 
 def two_windows(pieces: Sequence[bytes]) -> New:
@@ -123,7 +121,7 @@ def with_finds(new: New, stops: Sequence[str]) -> New:
         text, delta, n_sent = "", "", 0
         while True:
             start = len(text) - longest
-            text += inner((yield delta))
+            text += inner((yield delta)) or ""
             if start < 0:
                 start = 0
             for stop in stops:

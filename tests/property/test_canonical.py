@@ -29,6 +29,8 @@ from suture.healing import (
     reference,
 )
 from suture.healing.merges import Merges
+from suture.healing.pretokenizer import Pretokenizer
+from suture.healing.seams import Seams
 from suture.server.engine.tokenizer import LlamaTokenizer
 
 NAMES = [
@@ -111,6 +113,16 @@ def test_neighbours_are_kept_apart_as_merging_both_at_once_does(
     assert merged == reference.merged(left + right, merges)
 
 
+def test_a_byte_that_no_token_has_merges_with_nothing() -> None:
+    """Nor where its pair would have the number of another one, a and c."""
+    rows = np.array([(0, 2, -1)], np.int32)
+    byte_ids = [b"abc".find(bytes([byte])) for byte in range(256)]
+    table = Merges(rows, byte_ids, [b"a", b"b", b"c"].__getitem__, 3)
+
+    assert table.merged(b"bx") == [1, -1]
+    assert table.merged(b"xb") == [-1, 1]
+
+
 # Toy vocabularies
 
 
@@ -125,6 +137,17 @@ def test_n1_n2_on_a_toy_vocabulary(family: str, text: str, data: st.DataObject) 
     assert all(pairs.extends(ids[:n_left], ids[n_left]) for n_left in range(len(ids)))
     rows = st.integers(0, vocabulary.n_vocab - 1)
     check_pair(pairs, data.draw(rows), data.draw(rows), vocabulary, encode)
+
+
+@pytest.mark.parametrize("family", ["gpt-2", "starcoder", "falcon"])
+def test_n1_a_character_that_is_not_there_yet_may_be_the_last_of_some_blanks(family: str) -> None:
+    """U+2028 before a letter, in GPT-2: ``' \\u2028x'`` is split before it."""
+    seams = Seams(Pretokenizer(family))
+    blank, unfinished = b" ", "\u2028".encode()[:2]
+
+    assert seams.between(blank, unfinished).may_split
+    layouts = seams.layouts(blank + unfinished)
+    assert layouts is not None and any(len(blank) in splits for splits in layouts)
 
 
 @settings(max_examples=40)

@@ -181,6 +181,21 @@ def test_c2_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == [entry]
 
 
+def test_c2_an_installation_without_sources_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> str:
+        raise FileNotFoundError("gguf.py")
+
+    monkeypatch.setattr(vocabulary_cache, "_sources", gone)
+    path, folder = model(tmp_path), tmp_path / "cache"
+    fresh = everything(Vocabulary.from_gguf(path))
+
+    for _ in range(2):
+        assert everything(Vocabulary.from_gguf(path, folder)) == fresh
+    assert not folder.exists()
+
+
 def test_c2_what_is_wrong_with_the_model_file_is_said_as_without_a_cache(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     empty = tmp_path / "empty.gguf"

@@ -15,6 +15,7 @@ TRICKY_TEXTS = {
     "zalgo": "c\u0315\u035c\u0301o\u0334\u0321de\u0489",
     "emoji": "我很感谢你的热情 👩‍👩‍👧‍👦 👨🏽‍💻 🏳️‍🌈 ❤️‍🔥",
     "flags": "🇩🇪🇲🇲🇮🇳🇺",
+    "numbers, not digits": "½1234567 Ⅷ²12 x²3 ٣٤٥678",
     "keycap": "#️⃣ 1️⃣ ☂︎ ☂️",
     "cjk ext b": "𠮷野家 𪚥 𡃁 𠜎",
     "private use": "\ue0b0\U000f1234",

@@ -35,7 +35,14 @@ def test_an_unknown_family_says_so_and_splits_nothing() -> None:
 def test_a_shadow_keeps_length_and_kinds() -> None:
     text = "aé我\u0301ー٣。€\u00a0\x01\udc80z"
 
-    assert shadow(text) == "a\x01\x02\x03\x070\x04\x05\v\x06\x06z"
+    assert shadow(text) == "a\x01\x02\x03\x07\x08\x04\x05\v\x06\x06z"
+
+
+def test_families_that_say_0_to_9_group_no_other_numbers() -> None:
+    """Falcon's ``[0-9]{3}`` beside Llama 3's ``\\p{N}{1,3}``."""
+    for family in ("falcon", "default"):
+        assert Pretokenizer(family).split("½1234") == ["½", "123", "4"]
+    assert Pretokenizer("llama-bpe").split("½1234") == ["½12", "34"]
 
 
 def test_blanks_at_the_end_stay_open() -> None:

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,41 @@ def test_rows_of_the_output_matrix_bound_the_vocabulary(tmp_path: Path) -> None:
 
 def test_longest_piece_counts_drawable_tokens_only() -> None:
     assert with_specials().max_piece_bytes == len(b"    ")
+
+
+def test_rows_that_no_model_could_have_are_refused(tmp_path: Path) -> None:
+    pairs: dict[str, object] = {
+        "general.architecture": "toy",
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": [b"a"],
+    }
+    by_shape = write_gguf(tmp_path / "shape.gguf", pairs, {"output.weight": (8, 2**63)})
+    by_key = write_gguf(tmp_path / "key.gguf", pairs | {"toy.vocab_size": 2**32 - 1}, {})
+
+    for path in (by_shape, by_key):
+        with pytest.raises(GgufError, match="rows of logits"):
+            Vocabulary.from_gguf(path)
+
+
+@pytest.mark.parametrize("values", [[[1, 2], [3]], [[b"a"]]])
+def test_tokens_and_merges_that_are_no_strings_are_as_if_absent(
+    tmp_path: Path, values: list[object]
+) -> None:
+    key = "tokenizer.ggml.tokens"
+    no_tokens = write_gguf(tmp_path / "no_tokens.gguf", {key: values}, {})
+    with pytest.raises(GgufError, match="no vocabulary"):
+        Vocabulary.from_gguf(no_tokens)
+
+    no_merges = gguf(tmp_path, [b"a"], [1], merges=values, add_bos_token=[1, 2])
+    assert Vocabulary.from_gguf(no_merges).merges is None
+
+
+def test_kinds_that_are_no_integers_are_refused(tmp_path: Path) -> None:
+    path = write_gguf(
+        tmp_path / "floats.gguf",
+        {"tokenizer.ggml.tokens": [b"a"], "tokenizer.ggml.token_type": [math.nan]},
+        {},
+    )
+
+    with pytest.raises(GgufError, match="token_type"):
+        Vocabulary.from_gguf(path)
