@@ -91,7 +91,8 @@ def run_held(streams: Streams) -> None:
         steps = [(detokenizer.feed(token_id), detokenizer.held_bytes) for token_id in ids]
         print(f"  {name}: " + " ".join(f"{text or '·'}{held or ''}" for text, held in steps))
         shares.append(f"{sum(held > 0 for _, held in steps)} of {len(steps)} steps of {name}")
-    print(f"  It shows that {' and '.join(shares)} hold something, never more than 3 bytes.")
+    held = " and ".join(shares)
+    print(f"  It shows that {held} hold something, never more than a character's bytes.")
 
 
 def run_stop(streams: Streams) -> None:

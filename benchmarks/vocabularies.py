@@ -13,6 +13,7 @@ of the tokens that it allows.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import random
@@ -87,7 +88,12 @@ class Score:
 
 def main() -> None:
     catalog = Catalog.load(VOCABULARIES)
-    names = sys.argv[1:] or [entry.name for entry in catalog.entries if "." not in entry.name]
+    known = [entry.name for entry in catalog.entries if "." not in entry.name]
+    parser = argparse.ArgumentParser(description="How often healing's cut is right, and how fast.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    names = parser.parse_args().names or known
+    if unknown := set(names) - set(known):
+        parser.error(f"no such vocabulary: {', '.join(sorted(unknown))}")
     entries = [catalog.find(name) for name in names]
     paths = pull_all(entries, load_settings().model_store, progress_on(sys.stderr))
     files = list(cursors_of_files())

@@ -9,7 +9,8 @@ a pretoken start that no continuation moves. And every merge makes a token of th
 inside a pretoken nothing crosses a place that no token, laid over the text, covers.
 
 B1  bytes(kept) + pending = bytes of the segment, as its tokenizer reads it: SentencePiece reads a
-    space before a text, and U+2581, its mark for a space, as one.
+    space before a text, and U+2581, its mark for a space, as one; and llama.cpp reads bytes that
+    are not UTF-8 as U+FFFD, and bytes without a token not at all.
 B2  the kept tokens are a token prefix of the canonical tokens of every continuation.
 B3  the segment's edges are never crossed; an unfinished character at the end is never tokenized,
     because tokenizers make U+FFFD of it (llama.cpp#8691).
@@ -75,7 +76,12 @@ def stable_boundary(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> B
 def fixed_boundary(
     segment: bytes, n_tokens: int, encode: Encode, vocabulary: Vocabulary
 ) -> Boundary:
-    """Gives back the last `n_tokens` tokens, fewer if the segment has fewer."""
+    """Gives back the last `n_tokens` tokens, fewer if the segment has fewer.
+
+    Raises `ValueError` for a negative number, and `BoundaryError` as `stable_boundary` does.
+    """
+    if n_tokens < 0:
+        raise ValueError(f"{n_tokens} tokens cannot be given back")
     tokenized = _Tokenized(segment, encode, vocabulary)
     return tokenized.keep(max(0, len(tokenized.ids) - n_tokens))
 

@@ -73,6 +73,10 @@ class Detokenizer:
         include_stop: OnStop = OnStop.EXCLUDE,
         on_incomplete: Literal["replace", "drop"] = "replace",
     ) -> None:
+        if skip_bytes < 0 or min_tokens < 0:
+            raise ValueError(f"skip_bytes {skip_bytes} or min_tokens {min_tokens} is negative")
+        if on_incomplete not in ("replace", "drop"):
+            raise ValueError(f'on_incomplete is "replace" or "drop", not {on_incomplete!r}')
         self._transducer = transducer
         self._on_incomplete = on_incomplete
         self._state = transducer.start(include_stop, skip_bytes, min_tokens)

@@ -108,6 +108,10 @@ class TokenTransducer:
         special_tokens: Literal["skip", "show"] = "skip",
         memo_entries: int = _MEMO_ENTRIES,
     ) -> None:
+        if isinstance(stops, str):
+            raise TypeError("stop strings are given as a sequence of them, not as one string")
+        if special_tokens not in ("skip", "show"):
+            raise ValueError(f'special tokens are "skip" or "show", not {special_tokens!r}')
         self._vocabulary = vocabulary
         self._memo_entries = memo_entries
         self._special_tokens = special_tokens

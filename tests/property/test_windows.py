@@ -22,7 +22,6 @@ from suture.healing import (
     feed_batch,
     reference,
 )
-from suture.healing.stops import StopSet
 from suture.healing.utf8 import incomplete_tail
 from suture.healing.windows import MAX_UNREAD
 
@@ -255,9 +254,7 @@ def test_w8_stops_end_the_text_and_hold_the_least(
     decode, n_vocab = DECODERS[name]
     ids = data.draw(id_lists(n_vocab))
     free = WindowDetokenizer(Decoding(decode, n_vocab))
-    stopping = WindowDetokenizer(
-        Decoding(decode, n_vocab), stops=StopSet(stops), include_stop=on_stop
-    )
+    stopping = WindowDetokenizer(Decoding(decode, n_vocab), stops=stops, include_stop=on_stop)
     released = sent = ""
 
     for token_id in ids:
@@ -286,9 +283,7 @@ def test_w9_restoring_equals_never_having_gone_on(
     decode, n_vocab = DECODERS[name]
     ids = data.draw(id_lists(n_vocab))
     at = data.draw(st.integers(0, len(ids)))
-    straight, detour = (
-        WindowDetokenizer(Decoding(decode, n_vocab), stops=StopSet(stops)) for _ in range(2)
-    )
+    straight, detour = (WindowDetokenizer(Decoding(decode, n_vocab), stops=stops) for _ in range(2))
 
     assert [straight.feed(i) for i in ids[:at]] == [detour.feed(i) for i in ids[:at]]
     snapshot = detour.snapshot()
@@ -342,7 +337,7 @@ def test_w10_healed_text_and_early_stops_are_passed_over_as_in_the_byte_path(
     windows = WindowDetokenizer(
         Decoding(decoders.byte_level(pieces), len(pieces), empty),
         range(len(prompt_pieces)),
-        stops=StopSet(stops),
+        stops=stops,
         skip_bytes=n_pending + incomplete_tail(prompt) if n_pending else 0,
         min_tokens=min_tokens,
         include_stop=on_stop,

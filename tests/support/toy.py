@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from suture.healing import Decoding, Encode, TokenKind, TokenTransducer, Vocabulary
-from suture.healing.stops import StopSet
 from suture.server.codec import Choice, Codec, DetokenizerName
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream, window_stream
@@ -75,5 +74,5 @@ def toy_generation(
             vocabulary.n_vocab,
             frozenset(i for i in vocabulary.silent_ids if not transducer.piece_of(i)),
         )
-        stream = window_stream(request, plan, vocabulary, decoding, StopSet(stops))
+        stream = window_stream(request, plan, vocabulary, decoding, stops)
     return Generation(request, plan, vocabulary, stream)

@@ -7,6 +7,7 @@ from suture.healing import (
     Detokenizer,
     HealingError,
     TokenHealer,
+    TokenKind,
     TokenTransducer,
     Vocabulary,
     coverable,
@@ -82,3 +83,28 @@ def test_a_piece_with_many_ids_heals_by_any_of_them() -> None:
     assert sorted(ids.tolist()) == [0, 2, 3]
     assert sorted(logits.tolist()) == [0.0, 2.0, 3.0]
     assert vocabulary.ids_of(b"a") == (0, 2, 3)
+
+
+@pytest.mark.parametrize("token_id", [-1, 256])
+def test_an_id_out_of_range_is_named_with_its_limit(token_id: int) -> None:
+    with pytest.raises(IndexError, match=f"{token_id} is (negative|not below 256)"):
+        BYTES.bytes_of(token_id)
+
+
+def test_arguments_that_make_no_sense_are_refused_where_they_are_given() -> None:
+    transducer = TokenTransducer(BYTES)
+
+    with pytest.raises(TypeError, match="sequence"):
+        TokenTransducer(BYTES, "END")
+    with pytest.raises(ValueError, match="hide"):
+        TokenTransducer(BYTES, special_tokens="hide")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="keep"):
+        Detokenizer(transducer, on_incomplete="keep")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="negative"):
+        Detokenizer(transducer, skip_bytes=-1)
+    with pytest.raises(ValueError, match="negative"):
+        Detokenizer(transducer, min_tokens=-4)
+    with pytest.raises(ValueError, match="-1 tokens"):
+        fixed_boundary(b"ab", -1, list, BYTES)
+    with pytest.raises(ValueError, match="1 kinds for 2 tokens"):
+        Vocabulary([b"a", b"b"], kinds=[TokenKind.NORMAL])

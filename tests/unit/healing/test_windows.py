@@ -7,7 +7,6 @@ import pytest
 
 from support import decoders
 from suture.healing import Decode, Decoding, OnStop, WindowDetokenizer, decode_batch, feed_batch
-from suture.healing.stops import StopSet
 from suture.healing.windows import MAX_UNREAD
 
 BYTES = decoders.byte_level([bytes([byte]) for byte in range(256)])
@@ -17,7 +16,7 @@ FALLBACK = decoders.byte_fallback([*range(256), "»", "▁x", "y"])
 def windows(
     decode: Decode, prompt_ids: Sequence[int] = (), stops: Sequence[str] = ()
 ) -> WindowDetokenizer:
-    return WindowDetokenizer(Decoding(decode, 1000), prompt_ids, stops=StopSet(stops))
+    return WindowDetokenizer(Decoding(decode, 1000), prompt_ids, stops=stops)
 
 
 def deltas(detokenizer: WindowDetokenizer, ids: Sequence[int]) -> list[str]:
@@ -310,7 +309,7 @@ def test_w8_a_stop_string_ends_the_text() -> None:
 
 def test_w8_an_included_stop_is_sent() -> None:
     decoding = Decoding(BYTES, 256)
-    detokenizer = WindowDetokenizer(decoding, stops=StopSet(["END"]), include_stop=OnStop.INCLUDE)
+    detokenizer = WindowDetokenizer(decoding, stops=["END"], include_stop=OnStop.INCLUDE)
 
     assert deltas(detokenizer, b"aENDb") == ["a", "E", "N", "D", "", ""]
 

@@ -20,7 +20,6 @@ from support.toy import (
     toy_vocabulary,
 )
 from suture.healing import Decoding, Vocabulary
-from suture.healing.stops import StopSet
 from suture.server.codec import DetokenizerName
 from suture.server.decoding.generation import Generation
 from suture.server.decoding.text_stream import window_stream
@@ -308,7 +307,7 @@ def test_a_stop_string_that_windows_find_at_the_end_is_the_reason() -> None:
     decoding = Decoding(
         lambda ids: b"".join(map(vocabulary.bytes_of, ids)).decode("utf-8", "replace"), 2
     )
-    stream = window_stream(request, plan, vocabulary, decoding, StopSet(["STOP"]))
+    stream = window_stream(request, plan, vocabulary, decoding, ["STOP"])
     generation = Generation(request, plan, vocabulary, stream)
 
     chunk = generation.feed(np.array([[0.0, 1.0]], np.float32))

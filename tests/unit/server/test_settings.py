@@ -17,10 +17,10 @@ def config(tmp_path: Path, text: str) -> dict[str, str]:
 
 
 def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
-    environ = config(tmp_path, 'port = 1\nctx = 1\nthreads = 1\nhealing = "off"')
-    environ |= {"SUTURE_PORT": "2", "SUTURE_CTX": "2"}
+    environ = config(tmp_path, 'port = 1\nctx = 512\nthreads = 1\nhealing = "off"')
+    environ |= {"SUTURE_PORT": "2", "SUTURE_CTX": "1024"}
     settings = load_settings({"port": "3", "ctx": None}, environ=environ)
-    assert (settings.port, settings.ctx, settings.threads) == (3, 2, 1)
+    assert (settings.port, settings.ctx, settings.threads) == (3, 1024, 1)
     assert (settings.healing, settings.queue) == ("off", 32)
 
 
@@ -137,3 +137,9 @@ def test_api_keys_are_read_one_a_line(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="ASCII"):
         read_api_keys(settings)
     assert read_api_keys(load_settings(environ={})) == ()
+
+
+@pytest.mark.parametrize("n_tokens", ["1", "255", "-1"])
+def test_a_context_that_llama_cpp_would_round_up_is_refused(n_tokens: str) -> None:
+    with pytest.raises(SetupError, match="ctx"):
+        load_settings({"ctx": n_tokens}, environ={})

@@ -26,11 +26,11 @@ def test_a_shorter_wait_gives_a_smaller_room() -> None:
 
 
 def test_latency_room_is_bounded_by_the_context() -> None:
-    assert PromptBudget(512, 1e6).prompt_room(128, "latency") == 512 - 128 - 32
+    assert PromptBudget(512, 1e6).prompt_room(128, "latency") == 512 - 128 - 64
 
 
 def test_context_room_is_what_output_and_healing_leave() -> None:
-    assert PromptBudget(4096, 65).prompt_room(1000, "context") == 4096 - 1000 - 32
+    assert PromptBudget(4096, 65).prompt_room(1000, "context") == 4096 - 1000 - 64
 
 
 def test_g1_a_huge_output_leaves_the_prompt_half_of_the_context() -> None:

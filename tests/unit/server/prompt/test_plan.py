@@ -252,7 +252,8 @@ def test_a_hole_gets_what_is_evaluated_in_time_three_to_one() -> None:
 
 def test_text_without_a_hole_gets_the_whole_context() -> None:
     planned = plan(CompletionRequest("x = 1\n" * 1000), budget=SLOW)
-    assert len(planned.kept_ids) + planned.dropped_tokens == 4096 - 128 - 32
+    # In whole lines, of six tokens each.
+    assert 0 <= 4096 - 128 - 64 - len(planned.kept_ids) < 6
     assert planned.max_tokens == 128
     assert planned.truncated
 
