@@ -5,10 +5,11 @@
 A cursor is right if the tokens that the cut keeps are the first tokens of the finished file, and
 kept bytes and pending ones are the text. The files are those of HumanEval's random spans, with the
 cursor of the task and 25 others in each, and this project's own sources. Beside ours stands the
-rule that others follow, one token given back. "parity" says whether tiktoken makes llama.cpp's
-tokens of all these files, so that it may take its place. Times are the medians of calls, in
-microseconds, without the tokenizer's own; the constraint is that of a bare space, with the logits
-of the tokens that it allows.
+rule that others follow, one token given back. "cases" are the texts and streams of
+tests/support/cases.py that are right, cut after every byte and followed by all that may come.
+"parity" says whether tiktoken makes llama.cpp's tokens of all these files, so that it may take its
+place. Times are the medians of calls, without the tokenizer's own; the constraint is that of a
+bare space.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from suture.healing import (
     first_difference,
     fixed_boundary,
     stable_boundary,
-    tokenizer_from_gguf,
+    tokenizer_of,
 )
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.models.catalog import Catalog
@@ -45,6 +46,16 @@ from suture.server.models.progress import progress_on
 from suture.server.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.cases import (  # noqa: E402
+    STREAMS,
+    TYPED,
+    boundary_faults,
+    healing_faults,
+    stream_faults,
+)
+
 TASKS = ROOT / "benchmarks" / "data" / "HumanEval-RandomSpanInfillingLight.jsonl.gz"
 VOCABULARIES = ROOT / "tests" / "support" / "vocabularies.txt"
 N_RANDOM = 25
@@ -101,9 +112,10 @@ def main() -> None:
     print(f"{len(files)} files, {n_cursors} cursors\n")
     print(
         "| vocabulary | tokens | cursors right | refused | dropped, mean and max | pending bytes"
-        " | one token right | parity | load, ms | cut, us | constraint, us |"
+        " | one token right | cases | parity | load, ms | cut, us | constraint, us"
+        " | its logits, us |"
     )
-    print("| --- " * 11 + "|")
+    print("| --- " * 13 + "|")
     for name, path in zip(names, paths, strict=True):
         print(row(name.removeprefix("vocab-"), path, files), flush=True)
 
@@ -128,7 +140,7 @@ def row(name: str, path: Path, files: Sequence[tuple[bytes, list[int]]]) -> str:
     try:
         vocabulary = Vocabulary.from_gguf(path)
     except UnsupportedVocabulary as error:
-        return f"| {name} | – | refused: {error} |" + " |" * 8
+        return f"| {name} | – | refused: {error} |" + " |" * 10
     load_ms = (time.perf_counter() - started) * 1000
     tokenizer = LlamaTokenizer(path)
     encode = Timed(tokenizer.encode)
@@ -142,14 +154,15 @@ def row(name: str, path: Path, files: Sequence[tuple[bytes, list[int]]]) -> str:
             ours.judge(stable_boundary, segment, encode, ids)
             times.append(time.perf_counter() - started - (encode.seconds - before))
             one.judge(give_back_one, segment, encode, ids)
-    parity = parity_of(path, tokenizer, [text.decode() for text, _ in files])
+    cases = cases_of(vocabulary, tokenizer)
+    parity = parity_of(vocabulary, tokenizer, [text.decode() for text, _ in files])
     tokenizer.close()
     return (
         f"| {name} | {vocabulary.n_vocab} | {ours.n_right} of {ours.n} | {ours.n_refused}"
         f" | {statistics.mean(ours.dropped):.2f}, {max(ours.dropped)}"
         f" | {statistics.mean(ours.pending):.2f}, {max(ours.pending)}"
-        f" | {one.n_right / one.n:.1%} | {parity} | {load_ms:.0f}"
-        f" | {statistics.median(times) * 1e6:.0f} | {constraint_us(vocabulary):.0f} |"
+        f" | {one.n_right / one.n:.1%} | {cases} | {parity} | {load_ms:.0f}"
+        f" | {statistics.median(times) * 1e6:.0f} | {constraint_us(vocabulary)} |"
     )
 
 
@@ -171,23 +184,40 @@ def give_back_one(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> Bou
     return fixed_boundary(segment, 1, encode, vocabulary)
 
 
-def parity_of(path: Path, engine: LlamaTokenizer, texts: Sequence[str]) -> str:
-    tokenizer = tokenizer_from_gguf(path)
+def cases_of(vocabulary: Vocabulary, tokenizer: LlamaTokenizer) -> str:
+    def encode(text: bytes) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(text))
+
+    n_cases = 2 * len(TYPED) + len(STREAMS)
+    faults = [
+        *boundary_faults(vocabulary, encode),
+        *healing_faults(vocabulary, encode),
+        *stream_faults(vocabulary),
+    ]
+    return f"{n_cases} of {n_cases}" if not faults else f"wrong: {faults[0]}"
+
+
+def parity_of(vocabulary: Vocabulary, engine: LlamaTokenizer, texts: Sequence[str]) -> str:
+    tokenizer = tokenizer_of(vocabulary)
     if tokenizer is None:
         return "not built"
     different = first_difference(tokenizer.encode, engine.encode, texts)
     return "yes" if different is None else f"no: {different[:20]!r}"
 
 
-def constraint_us(vocabulary: Vocabulary) -> float:
-    """Median time to the allowed tokens and their logits after a bare space."""
+def constraint_us(vocabulary: Vocabulary) -> str:
+    """Median times to what is allowed after a bare space, and to the logits of all that is."""
     row = np.random.default_rng(0).normal(size=vocabulary.n_vocab).astype(np.float32)
-    times = []
+    to_constraint, to_logits = [], []
     for _ in range(ROUNDS):
         started = time.perf_counter()
-        TokenHealer(vocabulary, b" ").constraint().apply(row, vocabulary)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1e6
+        constraint = TokenHealer(vocabulary, b" ").constraint()
+        ready = time.perf_counter()
+        constraint.apply(row, vocabulary)
+        to_constraint.append(ready - started)
+        to_logits.append(time.perf_counter() - ready)
+    medians = map(statistics.median, (to_constraint, to_logits))
+    return " | ".join(f"{median * 1e6:.0f}" for median in medians)
 
 
 if __name__ == "__main__":
