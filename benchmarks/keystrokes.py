@@ -1,6 +1,7 @@
 """A completion at every key: evaluated tokens and time, beside llama-server.
 
-    python benchmarks/keystrokes.py [--llama-server PATH] [--keys N] [--layout LAYOUT] [--csv FILE]
+    python benchmarks/keystrokes.py [--llama-server PATH] [--keys N] [--layout LAYOUT]
+        [--csv FILE] [--plot FILE]
 
 Lines of this project's own sources are typed into their files, key by key, and after each key both
 servers are asked for 12 tokens with the same text before and after the cursor, greedily, on two
@@ -26,6 +27,7 @@ from itertools import islice
 from pathlib import Path
 
 import httpx2
+from harness.plot import plot_keys
 from harness.trace import Key, type_lines
 
 from suture.server.models.catalog import Catalog
@@ -76,6 +78,9 @@ def main() -> None:
     report(keys, answers)
     if arguments.csv is not None:
         write_csv(arguments.csv, keys, answers)
+    if arguments.plot is not None:
+        series = {name: [answer.n_evaluated for answer in given] for name, given in answers.items()}
+        arguments.plot.write_text(plot_keys(series, "Prompt tokens evaluated at each key"), "utf-8")
 
 
 def parse() -> argparse.Namespace:
@@ -84,6 +89,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=10_000, metavar="N")
     parser.add_argument("--layout", default="auto")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each key")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG")
     return parser.parse_args()
 
 
