@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from harness.plot import plot_keys
@@ -174,11 +175,11 @@ def ask_llama_server(client: httpx2.Client, key: Key) -> Answer:
 
 def stream(
     client: httpx2.Client, body: dict[str, object]
-) -> tuple[str, float, float, dict[str, dict[str, int]]]:
+) -> tuple[str, float, float, dict[str, Any]]:
     """The text, milliseconds to the first of it and to the end, and the last event."""
     started = time.perf_counter()
     first, text = None, ""
-    last: dict[str, dict[str, int]] = {}
+    last: dict[str, Any] = {}
     with client.stream("POST", "/infill", json=body) as response:
         for line in response.iter_lines():
             if not line.startswith("data: "):
