@@ -7,8 +7,7 @@ joins at ``##``, others strip the first space or tidy blanks), and all they offe
 The *window* is the tokens p..n of a text: its *context* p..r has been sent, its *unread* part r..n
 has not. A token is held while the window got no longer or ends in U+FFFD, which may be half a
 character; else the text after the context's is sent, p moves to r and r to n. The first context
-is the prompt's last five tokens (special ones do not count, two of them are looked past); the
-text of the prompt itself is never sent.
+is the prompt's last five tokens that are not special; the text of the prompt is never sent.
 
 Where a decoder takes back what was sent, the text can only go on, not mend: the unread tokens are
 decoded without the context, and `resyncs` counts it. Text shows no difference between half a
@@ -28,14 +27,15 @@ W7   in batches every text is what it is alone.
 W8   stop strings: no more is held than the longest tail of the text released that begins one.
 W9   `restore` puts back any earlier state.
 W10  healed text is skipped exactly, and stop strings complete before the `min_tokens`-th new token
-     do not count: as in the byte path, for well-formed text.
+     do not count: as in the byte path, for well-formed text. A U+FFFD that tokens cut is excepted:
+     text shows no difference between its parts and the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import eq
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -45,7 +45,6 @@ Decode: TypeAlias = Callable[[Sequence[int]], str]
 DecodeBatch: TypeAlias = Callable[[Sequence[Sequence[int]]], Sequence[str]]
 
 MAX_UNREAD = 8
-_PROMPT_TOKENS = 7
 _CONTEXT_TOKENS = 5
 # An unfinished character has up to three bytes, and some decoders show each as one.
 _UNFINISHED_CHARS = 3
@@ -144,12 +143,17 @@ class _Window(NamedTuple):
         if text[:n_sent] != context_text[:n_sent]:
             return None
         if self.is_prompt:
-            n_sent = sum(takewhile(bool, map(eq, context_text, text)))
+            n_sent = _n_common(context_text, text)
         return text[n_sent:]
 
     def unsent(self, context_text: str) -> str:
         """What of the context's text was not sent."""
         return "" if self.is_prompt else context_text[self.n_sent(context_text) :]
+
+
+def _n_common(text: str, other: str) -> int:
+    """How many characters the texts have in common at their start."""
+    return sum(takewhile(bool, map(eq, text, other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +166,20 @@ class WindowSnapshot:
     stop: int
     ended: bool
     held: str
-    n_skip: int
+    early: str
+    skip: str
     n_tokens: int
-    n_early: int
     counters: tuple[int, int, int, int, int, int]
 
 
 class WindowDetokenizer:
     """One text being generated after `prompt_ids`, over a tokenizer's own `decode`.
 
-    Used as `Detokenizer` is. `skip_bytes` of the text come first and are not shown: the healed
-    ones, and where the prompt ends inside a character, those of it that the prompt has. Stop
-    strings complete before the `min_tokens`-th new token do not count; tokens that only repeat
-    skipped text are not new. `on_incomplete` says whether `flush` keeps the U+FFFD that the text
-    ends in; dropped are literal ones too, where they were still held.
+    Used as `Detokenizer` is. `skip` is the text that comes first and is not shown: the healed
+    one, from the start of the character that the prompt ends in. Stop strings complete before the
+    `min_tokens`-th new token do not count; tokens that only repeat skipped text are not new.
+    `on_incomplete` says whether `flush` keeps the U+FFFD that the text ends in; dropped are
+    literal ones too, where they were still held.
     """
 
     def __init__(
@@ -184,7 +188,7 @@ class WindowDetokenizer:
         prompt_ids: Sequence[int] = (),
         *,
         stops: Sequence[str] = (),
-        skip_bytes: int = 0,
+        skip: str = "",
         min_tokens: int = 0,
         include_stop: OnStop = OnStop.EXCLUDE,
         on_incomplete: Literal["replace", "drop"] = "replace",
@@ -194,17 +198,17 @@ class WindowDetokenizer:
         self._include_stop = include_stop
         self._on_incomplete = on_incomplete
         self._min_tokens = min_tokens
-        special_ids = decoding.special_ids
-        context = [i for i in prompt_ids[-_PROMPT_TOKENS:] if i not in special_ids]
-        self._window = _Window(tuple(context[-_CONTEXT_TOKENS:]), is_prompt=True)
+        last_ids = (i for i in reversed(prompt_ids) if i not in decoding.special_ids)
+        context = tuple(islice(last_ids, _CONTEXT_TOKENS))[::-1]
+        self._window = _Window(context, is_prompt=True)
         self._node = 0
         self._stop_held = b""
         self._stop = -1
         self._ended = False
-        # Text read and not released; of it `_n_early` bytes came before stop strings counted.
+        # Text read and not released, and what it was when stop strings did not count yet.
         self._held = ""
-        self._n_early = 0
-        self._n_skip = skip_bytes
+        self._early = ""
+        self._skip = skip
         self._n_tokens = 0
         self.held_steps = 0
         self.held_max_tokens = 0
@@ -255,9 +259,9 @@ class WindowDetokenizer:
             self._stop,
             self._ended,
             self._held,
-            self._n_skip,
+            self._early,
+            self._skip,
             self._n_tokens,
-            self._n_early,
             (*held, self.resyncs, self.text_bytes, self.text_utf16),
         )
 
@@ -266,8 +270,8 @@ class WindowDetokenizer:
         self._window, self._node = snapshot.window, snapshot.node
         self._stop_held, self._stop = snapshot.stop_held, snapshot.stop
         self._ended, self._held = snapshot.ended, snapshot.held
-        self._n_skip, self._n_tokens = snapshot.n_skip, snapshot.n_tokens
-        self._n_early = snapshot.n_early
+        self._early, self._skip = snapshot.early, snapshot.skip
+        self._n_tokens = snapshot.n_tokens
         self.held_steps, self.held_max_tokens, self.held_max_bytes = snapshot.counters[:3]
         self.resyncs, self.text_bytes, self.text_utf16 = snapshot.counters[3:]
 
@@ -280,44 +284,39 @@ class WindowDetokenizer:
             return self._take(_Release(self._window, held=self._held), is_new=True)
         # Nothing is changed before the last call to decode, which may fail.
         release = yield from _release(self._window.reading(token_id))
-        return self._take(release, is_new=self._goes_on(release))
+        is_new = not self._skip or bool(self._new(release.text + release.held))
+        return self._take(release, is_new=is_new)
 
-    def _goes_on(self, release: _Release) -> bool:
-        """Whether the text read so far is more than what is skipped."""
-        if not self._n_skip:
-            return True
-        n_read = len((release.text + release.held.rstrip(_REPLACEMENT)).encode())
-        # Skipped text ends with a character, so one that is unfinished there is new.
-        is_unfinished = release.held.endswith(_REPLACEMENT)
-        return n_read > self._n_skip or (n_read == self._n_skip and is_unfinished)
+    def _new(self, text: str) -> str:
+        """What of the text that was read follows the one that is skipped.
+
+        U+FFFD for a part of a skipped character is not that character, so nothing follows yet.
+        """
+        return text[len(self._skip) :] if text.startswith(self._skip) else ""
 
     def _take(self, release: _Release, *, is_new: bool) -> str:
         """Makes the release the present state; returns what of its text is sent."""
         self._window, self._held = release.window, release.held
         self.resyncs += release.n_resyncs
         self._n_tokens += is_new
-        text = self._match_stops(self._skip(release.text))
-        if self._is_early:
-            self._n_early = max(0, len(self._held.rstrip(_REPLACEMENT).encode()) - self._n_skip)
+        text = self._send(release.text, release.held)
         if is_new and (self._window.holds or self._stop_held):
             self._note_held()
         return text
 
-    def _skip(self, text: str) -> str:
-        if not self._n_skip:
-            return text
-        read = text.encode()
-        n_skipped = min(len(read), self._n_skip)
-        self._n_skip -= n_skipped
-        return read[n_skipped:].decode("utf-8", "replace")
-
-    @property
-    def _is_early(self) -> bool:
-        """Whether stop strings do not count yet."""
-        return self._n_tokens < self._min_tokens
+    def _send(self, text: str, held: str = "") -> str:
+        """What of released text is sent, where `held` is read but not released."""
+        if self._n_tokens < self._min_tokens:
+            self._early = text + held
+        # What has changed since is a character that was finished by a token that counts.
+        n_early = _n_common(text, self._early)
+        self._early = self._early[n_early:] if n_early == len(text) else ""
+        n_skipped = min(len(text), len(self._skip))
+        self._skip = self._skip[n_skipped:]
+        return self._match_stops(text[n_skipped:], max(0, n_early - n_skipped))
 
     def _note_held(self) -> None:
-        n_held = max(0, len(self._held.encode()) - self._n_skip) + len(self._stop_held)
+        n_held = len(self._new(self._held).encode()) + len(self._stop_held)
         self.held_steps += 1
         self.held_max_tokens = max(self.held_max_tokens, self.held_tokens)
         self.held_max_bytes = max(self.held_max_bytes, n_held)
@@ -327,24 +326,27 @@ class WindowDetokenizer:
             return ""
         text, n_resyncs = yield from _rest(self._window)
         self.resyncs += n_resyncs
-        if not self._n_tokens:
+        if not self._new(text):
             text = ""  # All that came was to be skipped, an unfinished character perhaps.
         if self._on_incomplete == "drop":
             text = text.rstrip(_REPLACEMENT)
-        text = self._match_stops(self._skip(text))
+        text = self._send(text)
         rest = self._stop_held.decode()
         self._count(rest)
         self._end()
         return text + rest
 
-    def _match_stops(self, text: str) -> str:
-        """Holds back what may begin a stop string, and ends the text at the first that counts."""
+    def _match_stops(self, text: str, n_early: int) -> str:
+        """Holds back what may begin a stop string, and ends the text at the first that counts.
+
+        Those that are complete within the first `n_early` characters do not.
+        """
         if not self._stops.stops:
             self._count(text)
             return text
         stops, node, excludes = self._stops, self._node, self._include_stop is OnStop.EXCLUDE
         read = self._stop_held + text.encode()
-        n_before = len(self._stop_held) + self._take_early(len(read) - len(self._stop_held))
+        n_before = len(self._stop_held) + len(text[:n_early].encode())
         n_sent = 0
         for end in range(len(self._stop_held) + 1, len(read) + 1):
             node = stops.rows[node][read[end - 1]]
@@ -360,20 +362,13 @@ class WindowDetokenizer:
         self._count(sent)
         return sent
 
-    def _take_early(self, n_bytes: int) -> int:
-        """How many of the next bytes of text came before stop strings counted."""
-        if self._is_early:
-            return n_bytes
-        n_early = min(n_bytes, self._n_early)
-        self._n_early -= n_early
-        return n_early
-
     def _count(self, text: str) -> None:
         self.text_bytes += len(text.encode())
         self.text_utf16 += len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
     def _end(self) -> None:
-        self._window, self._held, self._stop_held = _Window(()), "", b""
+        self._window, self._held, self._early = _Window(()), "", ""
+        self._stop_held = b""
         self._ended = True
 
 

@@ -65,13 +65,11 @@ def window_stream(
     stops: Sequence[str],
 ) -> TextStream:
     """The text as `decoding` makes it of a few tokens at a time."""
-    n_pending = len(plan.pending)
     return WindowDetokenizer(
         decoding,
         plan.kept_ids,
         stops=stops,
-        # The window shows a character whole that the pending bytes only end.
-        skip_bytes=n_pending and n_pending + _unfinished_bytes(plan, vocabulary),
+        skip=_pending_text(plan, vocabulary),
         min_tokens=request.min_tokens,
         include_stop=_on_stop(request),
         on_incomplete=request.on_incomplete,
@@ -82,7 +80,10 @@ def _on_stop(request: CompletionRequest) -> OnStop:
     return OnStop.INCLUDE if request.include_stop else OnStop.EXCLUDE
 
 
-def _unfinished_bytes(plan: PromptPlan, vocabulary: Vocabulary) -> int:
-    """How many bytes of a character the kept prompt ends with."""
-    pieces = map(vocabulary.bytes_of, plan.kept_ids[-_CHARACTER_BYTES:])
-    return incomplete_tail(b"".join(pieces))
+def _pending_text(plan: PromptPlan, vocabulary: Vocabulary) -> str:
+    """The pending bytes as text, from the start of the character that the kept prompt ends in."""
+    if not plan.pending:
+        return ""
+    kept = b"".join(map(vocabulary.bytes_of, plan.kept_ids[-_CHARACTER_BYTES:]))
+    unfinished = kept[len(kept) - incomplete_tail(kept) :]
+    return (unfinished + plan.pending).decode("utf-8", "replace")

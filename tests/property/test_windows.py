@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from support import decoders
@@ -295,7 +295,8 @@ def test_w9_restoring_equals_never_having_gone_on(
 
 
 WELL_FORMED = st.lists(
-    st.sampled_from(["a", "b", "ab", " a", "A", "é", "あ", "😀", "👩‍👩", "\n", " "]), max_size=12
+    st.sampled_from(["a", "b", "ab", " a", "A", "é", "あ", "😀", "👩‍👩", "\n", " ", "\ufffd"]),
+    max_size=12,
 ).map("".join)
 
 
@@ -320,9 +321,12 @@ def test_w10_healed_text_and_early_stops_are_passed_over_as_in_the_byte_path(
     on_stop: OnStop,
     on_incomplete: Literal["replace", "drop"],
 ) -> None:
+    if on_incomplete == "drop":  # Windows drop a literal U+FFFD at the end too.
+        new = new.replace("\ufffd", "?")
     whole = (kept + pending).encode()
     n_pending = data.draw(st.integers(0, len(whole))) if pending else 0
     prompt = whole[: len(whole) - n_pending]
+    assume(not prompt.endswith((b"\xef", b"\xef\xbf")))  # A U+FFFD that is cut is excepted.
     n_read = data.draw(st.integers(0, len(new.encode())))
     prompt_pieces = data.draw(partitions(prompt))
     pieces = prompt_pieces + data.draw(partitions(whole[len(prompt) :] + new.encode()[:n_read]))
@@ -338,7 +342,7 @@ def test_w10_healed_text_and_early_stops_are_passed_over_as_in_the_byte_path(
         Decoding(decoders.byte_level(pieces), len(pieces), empty),
         range(len(prompt_pieces)),
         stops=stops,
-        skip_bytes=n_pending + incomplete_tail(prompt) if n_pending else 0,
+        skip=whole[len(prompt) - incomplete_tail(prompt) :].decode() if n_pending else "",
         min_tokens=min_tokens,
         include_stop=on_stop,
         on_incomplete=on_incomplete,

@@ -231,7 +231,7 @@ def test_of_the_prompt_the_last_five_tokens_that_count_are_context() -> None:
     assert seen == [
         *((4, 5, 6, 7, 8), (4, 5, 6, 7, 8, 50)),
         *((0, 1, 2, 3, 4), (0, 1, 2, 3, 4, 50)),
-        (50,),
+        *((5,), (5, 50)),
     ]
 
 
@@ -312,6 +312,64 @@ def test_w8_an_included_stop_is_sent() -> None:
     detokenizer = WindowDetokenizer(decoding, stops=["END"], include_stop=OnStop.INCLUDE)
 
     assert deltas(detokenizer, b"aENDb") == ["a", "E", "N", "D", "", ""]
+
+
+def healed(
+    pieces: Sequence[bytes],
+    skip: str,
+    *,
+    prompt_ids: Sequence[int] = (),
+    stops: Sequence[str] = (),
+    min_tokens: int = 0,
+) -> WindowDetokenizer:
+    """Windows over byte-level pieces, of which empty ones are special tokens."""
+    special_ids = frozenset(i for i, piece in enumerate(pieces) if not piece)
+    decoding = Decoding(decoders.byte_level(pieces), len(pieces), special_ids)
+    return WindowDetokenizer(decoding, prompt_ids, skip=skip, stops=stops, min_tokens=min_tokens)
+
+
+@pytest.mark.parametrize("piece", [b"\xa9", b"\xa9\xc3", b"\xa9a"])
+def test_w10_a_prompt_that_ends_in_special_tokens_inside_a_character(piece: bytes) -> None:
+    detokenizer = healed([b"\xc3", b"", piece], "é", prompt_ids=[0, *[1] * 8])
+
+    assert "".join(deltas(detokenizer, [2])) == piece[1:].decode("utf-8", "replace")
+
+
+def test_w10_an_unfinished_character_that_is_skipped_is_not_sent_after_a_special_token() -> None:
+    assert deltas(healed([b"", b"\xc3"], "é"), [0, 1]) == ["", "", ""]
+
+
+def test_w10_a_literal_mark_after_a_skipped_one_is_new() -> None:
+    pieces = ["\ufffd\ufffd".encode(), b";"]
+
+    assert deltas(healed(pieces, "\ufffd"), [0]) == ["", "\ufffd"]
+    stopping = healed(pieces, "\ufffd", stops=[";"], min_tokens=2)
+    assert deltas(stopping, [0, 1]) == ["", "\ufffd", ""]
+    assert stopping.stop_match == ";"
+
+
+def test_w10_a_literal_mark_of_an_early_token_is_no_stop() -> None:
+    early = healed(["\ufffd".encode(), b"a"], "", stops=["\ufffd"], min_tokens=2)
+
+    assert deltas(early, [0, 1]) == ["", "\ufffda", ""]
+    assert early.stop_match is None
+
+
+def test_w10_a_stop_that_a_later_token_finishes_inside_a_character_counts() -> None:
+    late = healed([b"x\xc3", b"\xa9y"], "", stops=["é"], min_tokens=2)
+
+    assert deltas(late, [0, 1]) == ["", "x", ""]
+    assert late.stop_match == "é"
+
+
+def test_w10_marks_for_one_skipped_character_are_not_new() -> None:
+    """Byte fallback shows each byte of an unfinished character as one."""
+    decoding = Decoding(FALLBACK, 259)
+    detokenizer = WindowDetokenizer(decoding, [258], skip="😀", stops=["y"], min_tokens=2)
+
+    assert [detokenizer.feed(byte) for byte in "😀".encode()] == [""] * 4
+    assert [detokenizer.feed(258), detokenizer.feed(258)] == ["y", ""]
+    assert detokenizer.stop_match == "y"
 
 
 def test_after_the_end_nothing_more_comes() -> None:
