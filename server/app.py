@@ -13,9 +13,9 @@ from suture.server.errors import SutureError
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
-from suture.server.routes.llama_cpp import Health, LlamaCppDialect
+from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
 from suture.server.routes.openai import Models, OpenAIDialect
-from suture.server.routes.status import Status
+from suture.server.routes.status import MetricsPage, Status
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 
@@ -40,7 +40,9 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
             CompletionRoute(OpenAIDialect(), completer, settings),
             methods=["POST"],
         ),
-        Route("/health", Health(completer).get),
+        Route("/health", Health(completer, settings).get),
+        Route("/metrics", MetricsPage(completer).get),
+        Route("/slots", Slots(completer).get),
         Route("/v1/models", Models(completer).get),
         Route("/v1/status", Status(completer, settings).get),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Literal
 from suture.healing import TokenTransducer, Vocabulary
 from suture.server.answers import SUPERSEDED, Answer, Answers, Item, reported_for_rest
 from suture.server.codec import Codec
+from suture.server.counters import RequestCounters
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
 from suture.server.encoding import EncodingThread
@@ -25,6 +27,7 @@ from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionChunk, CompletionRequest
 from suture.server.sessions import Sessions
+from suture.server.timed_text import TimedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Completions:
     """Completes requests on one scheduler; used from one event loop."""
 
     def __init__(self, scheduler: Scheduler) -> None:
+        self.counters = RequestCounters()
         self._scheduler = scheduler
         self._encoding = EncodingThread()
         self._transducers = TransducerCache()
@@ -59,9 +63,11 @@ class Completions:
         point.
         """
         if not self._arrives_in_time(request):
+            self.counters.superseded += 1
             yield SUPERSEDED
             return
         if (known := self._typed_through(request)) is not None:
+            self.counters.continued += 1
             answer, chunks = known
             async for chunk in self._listen(request, answer, chunks):
                 yield reported_for_rest(chunk)
@@ -70,6 +76,7 @@ class Completions:
             generation = await self._prepare(request, model)
             answer = self._answer(request, generation)
             if not self._attach(request, answer):
+                self.counters.superseded += 1
                 yield SUPERSEDED
                 return
             assert answer.job is not None
@@ -96,6 +103,10 @@ class Completions:
                 if request.session is not None:
                     self._sessions.leave(request.session, answer)
 
+    @property
+    def n_preparing(self) -> int:
+        return self._n_preparing
+
     def close(self) -> None:
         self._encoding.close()
 
@@ -103,10 +114,19 @@ class Completions:
         """The planned generation. A full queue is noticed before any work is done for it."""
         self._scheduler.check_room(self._n_preparing)
         self._n_preparing += 1
+        asked = time.perf_counter()
+
+        def plan() -> tuple[Generation, float, float]:
+            began = time.perf_counter()
+            return self._generation(request, model), began, time.perf_counter()
+
         try:
-            return await self._encoding.run(lambda: self._generation(request, model))
+            generation, began, ended = await self._encoding.run(plan)
         finally:
             self._n_preparing -= 1
+        self.counters.encode_wait_s.observe(began - asked)
+        self.counters.encode_s.observe(ended - began)
+        return generation
 
     def _generation(self, request: CompletionRequest, model: LoadedModel) -> Generation:
         """Plan the prompt and build what the loop needs; on the encoding thread."""
@@ -116,7 +136,8 @@ class Completions:
         plan = plan_prompt(
             request, vocabulary, model.family, codec.encode, model.budget, self._anchors
         )
-        return Generation(request, plan, vocabulary, self._text_stream(request, plan, model))
+        text = TimedText(self._text_stream(request, plan, model), self._scheduler.counters)
+        return Generation(request, plan, vocabulary, text)
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel

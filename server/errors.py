@@ -10,6 +10,7 @@ SutureError
   Unavailable           503 with Retry-After
     Loading             the model is still being loaded
     QueueFull           too many requests wait already
+    Stalled             the engine has work and completes no step
   EngineError           500, the engine failed; other requests go on
 
 The mapping to a dialect's error body stands in that dialect's route; the status is here.
@@ -72,6 +73,10 @@ class Loading(Unavailable):
 
 class QueueFull(Unavailable):
     """As many requests wait as the queue holds."""
+
+
+class Stalled(Unavailable):
+    """The engine has work, and has completed no step of it within the set time."""
 
 
 class EngineError(SutureError):

@@ -11,15 +11,17 @@ from pathlib import Path
 from suture.healing import TiktokenTokenizer
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
+from suture.server.counters import Measured
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
-from suture.server.engine.scheduler import Scheduler
+from suture.server.engine.protocol import Engine
+from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
-from suture.server.routes.completer import ModelInfo, State
+from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
 
 # Shorter prompts say little of how fast long ones are.
@@ -46,7 +48,7 @@ class LocalCompleter:
         if self._scheduler.state == "loading":
             return "loading"
         self._ready()
-        return "ready"
+        return "stalled" if self._scheduler.stalled_s > self._settings.stall_s else "ready"
 
     def start(self) -> None:
         self._scheduler.start()
@@ -65,18 +67,36 @@ class LocalCompleter:
                 yield chunk
 
     def status(self) -> dict[str, object]:
-        counters = self._scheduler.counters
-        speed = 0.0 if self._loaded is None else self._loaded.budget.prefill_tokens_per_s
+        measured = self.measured()
+        counters = measured.counters
         return {
-            "running": self._scheduler.n_running,
-            "waiting": self._scheduler.n_waiting,
+            "running": measured.running,
+            "waiting": measured.waiting,
             "requests": counters.jobs,
             "failures": counters.failures,
             "prompt_tokens": counters.prompt_tokens,
             "reused_tokens": counters.reused_tokens,
             "generated_tokens": counters.generated_tokens,
-            "prefill_tokens_per_s": round(speed, 1),
+            "prefill_tokens_per_s": round(measured.prefill_tokens_per_s, 1),
         }
+
+    def measured(self) -> Measured:
+        return Measured(
+            counters=self._scheduler.counters,
+            requests=self._completions.counters,
+            running=self._scheduler.n_running,
+            waiting=self._scheduler.n_waiting,
+            preparing=self._completions.n_preparing,
+            prefill_tokens_per_s=(
+                0.0 if self._loaded is None else self._loaded.budget.prefill_tokens_per_s
+            ),
+        )
+
+    def slots(self) -> list[Slot | None]:
+        slots: list[Slot | None] = [None] * self._settings.parallel
+        for job in self._scheduler.running:
+            slots[job.place] = _slot(job)
+        return slots
 
     def _observe_speed(self, result: CompletionResult) -> None:
         """Believe a faster prompt than was measured: the machine was busy then, and is not now."""
@@ -103,7 +123,7 @@ class LocalCompleter:
         self._completions.close()
         self._scheduler.close()
 
-    def _load(self) -> LlamaEngine:
+    def _load(self) -> Engine:
         """Load, warm up and measure; on the engine's thread."""
         settings = self._settings
         vocabulary = read_vocabulary(self._path, settings.vocabulary_cache)
@@ -145,6 +165,18 @@ class LocalCompleter:
             detokenizer=codec.detokenizer,
         )
         return LoadedModel(engine, family, budget, codec)
+
+
+def _slot(job: Job) -> Slot:
+    generation = job.generation
+    return Slot(
+        number=job.number,
+        n_prompt_tokens=len(generation.prompt_ids),
+        n_generated=generation.n_generated,
+        max_tokens=generation.max_tokens,
+        sampling=generation.request.sampling,
+        ignore_eos=generation.request.ignore_eos,
+    )
 
 
 def build_completer(settings: Settings) -> LocalCompleter:

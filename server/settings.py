@@ -100,6 +100,7 @@ class Settings(BaseModel):
     first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
     parallel: Annotated[int, Field(ge=1, le=32)] = 4
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32
+    stall_s: Annotated[int, Field(ge=1, le=86_400)] = 60
     server: str | None = None
 
     @field_validator("*", mode="before")

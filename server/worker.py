@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import json
-import logging
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ import uvicorn
 from suture.server.app import create_app
 from suture.server.commands import exits
 from suture.server.errors import SetupError, SutureError
+from suture.server.logs import log_loop_error, log_to_stderr
 from suture.server.routes.completer import ServedCompleter
 from suture.server.settings import Settings
 
@@ -60,7 +60,7 @@ def start_worker(
 def main(build: Callable[[Settings], ServedCompleter]) -> int:
     """Serve what `build` makes until told to stop; returns the exit status."""
     faulthandler.enable()
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn drains, then raises the signal once more, which must not keep us from closing.
         signal.signal(number, lambda *_: None)
@@ -108,7 +108,9 @@ class _Worker:
 
     async def run(self) -> None:
         """Serve until stopped; raises the `SutureError` that the completer ended with."""
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._on_stdin)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(log_loop_error)
+        loop.add_reader(sys.stdin.fileno(), self._on_stdin)
         watching = asyncio.create_task(self._watch())
         try:
             await self._server.serve(sockets=[self._listener])

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "first_text_ms",
         "parallel",
         "queue",
+        "stall_s",
     )
 
 

@@ -83,6 +83,19 @@ class Generation:
     def prompt_ids(self) -> tuple[int, ...]:
         return self._plan.kept_ids
 
+    @property
+    def request(self) -> CompletionRequest:
+        return self._request
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens may be generated: what was asked for, as far as there is room."""
+        return self._plan.max_tokens
+
+    @property
+    def n_generated(self) -> int:
+        return self._n_generated
+
     def reuse(self, n_tokens: int) -> None:
         """Note that the first `n_tokens` of the prompt were in the KV cache already."""
         self._n_reused = n_tokens

@@ -52,6 +52,18 @@ class KvCache:
         self._saved: collections.OrderedDict[int, SavedSequence] = collections.OrderedDict()
         self._n_saved = 0
 
+    @property
+    def n_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def n_idle(self) -> int:
+        return len(self._idle)
+
+    @property
+    def n_saved(self) -> int:
+        return len(self._saved)
+
     def start(self, prompt_ids: Sequence[int]) -> SequenceId:
         """A sequence for a prompt that holds as much of its beginning as is known.
 

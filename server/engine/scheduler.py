@@ -16,15 +16,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from suture.server.counters import Counters, Phase
 from suture.server.decoding.drafts import DraftWidth
 from suture.server.decoding.generation import Generation
 from suture.server.engine.kv import KvCache
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, Loading, QueueFull, SutureError
+from suture.server.logs import without_values
 from suture.server.request import CompletionChunk, FinishReason, Timings
 
 PREFILL_CHUNK = 64  # an abort then takes effect within some 10 ms; larger ones are hardly faster
@@ -41,7 +43,8 @@ class Job:
 
     `emit` gets each chunk, and an error if one ends the job; it is called on the engine's
     thread, or on the thread that cancels a job which has not begun. `deadline_ms` counts from
-    the first token drawn.
+    the first token drawn. `place` is which of the `parallel` ones it has while it runs, `number`
+    the how manieth that was submitted.
     """
 
     def __init__(
@@ -56,17 +59,10 @@ class Job:
         self.deadline_ms = deadline_ms
         self.prompt_deadline_ms = prompt_deadline_ms
         self.end_early: FinishReason | None = None
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the engine has done since it was started."""
-
-    jobs: int = 0
-    prompt_tokens: int = 0
-    reused_tokens: int = 0
-    generated_tokens: int = 0
-    failures: int = 0
+        self.cancelled_at: float | None = None
+        self.submitted_at = 0.0
+        self.number = 0
+        self.place = 0
 
 
 class Scheduler:
@@ -86,6 +82,8 @@ class Scheduler:
         self._parallel = parallel
         self._waiting: collections.deque[Job] = collections.deque()
         self._running: list[Job] = []
+        self._n_submitted = 0
+        self._progress_at = 0.0
         self._state: State = "loading"
         self._error: SutureError | None = None
         self._engine: Engine | None = None
@@ -125,6 +123,18 @@ class Scheduler:
     def n_running(self) -> int:
         return len(self._running)
 
+    @property
+    def running(self) -> list[Job]:
+        """The jobs that run, each in its place."""
+        return list(self._running)
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long there has been work and no step was completed; 0 where there is none."""
+        if not (self._running or self._waiting):
+            return 0.0
+        return time.perf_counter() - self._progress_at
+
     def check_ready(self) -> None:
         """Raise `Loading`, or what loading or the engine's thread ended with."""
         with self._condition:
@@ -148,6 +158,11 @@ class Scheduler:
     def submit(self, job: Job) -> None:
         with self._condition:
             self.check_room()
+            job.submitted_at = time.perf_counter()
+            job.number = self._n_submitted
+            self._n_submitted += 1
+            if not (self._running or self._waiting):
+                self._progress_at = job.submitted_at
             self._waiting.append(job)
             self._condition.notify_all()
 
@@ -156,10 +171,12 @@ class Scheduler:
         with self._condition:
             if job.generation.finished or job.end_early is not None:
                 return
+            job.cancelled_at = time.perf_counter()
             job.end_early = reason
             if job not in self._waiting:
                 return
             self._waiting.remove(job)
+            self.counters.cancelled_waiting[reason] += 1
         _tell(job, job.generation.finish(reason))
 
     def cancel_all(self) -> None:
@@ -184,9 +201,9 @@ class Scheduler:
             return
         try:
             self._run_jobs(_Runs(engine, self.counters))
-        except Exception:
+        except Exception as error:
             # Nobody may wait for a thread that is gone: the server notices and starts again.
-            _log.exception("the engine's thread failed")
+            _log.error("the engine's thread failed: %s", without_values(error))
             self._fail(EngineError("the engine failed"))
         finally:
             engine.close()
@@ -194,6 +211,7 @@ class Scheduler:
     def _run_jobs(self, runs: _Runs) -> None:
         while self._admit(runs):
             runs.step()
+            self._progress_at = time.perf_counter()
             with self._condition:
                 self._running = runs.jobs
 
@@ -214,7 +232,7 @@ class Scheduler:
         except SutureError as reason:
             error = reason
         except Exception as reason:
-            _log.exception("loading the model failed")
+            _log.error("loading the model failed: %s", without_values(reason))
             error = EngineError(f"loading the model failed: {reason}")
         with self._condition:
             self._engine, self._error = engine, error
@@ -234,6 +252,8 @@ class Scheduler:
             begun = []
             while self._waiting and len(self._running) < self._parallel:
                 begun.append(self._waiting.popleft())
+                taken = {job.place for job in self._running}
+                begun[-1].place = next(i for i in range(self._parallel) if i not in taken)
                 self._running = [*self._running, begun[-1]]
         for job in begun:
             runs.begin(job)
@@ -244,14 +264,15 @@ def _tell(job: Job, item: CompletionChunk | SutureError) -> None:
     """Hand over a job's chunk or error; one that cannot be told must not stop the others."""
     try:
         job.emit(item)
-    except Exception:
-        _log.exception("an answer could not be handed over")
+    except Exception as error:
+        _log.error("an answer could not be handed over: %s", without_values(error))
 
 
 class _Run:
     """A job on the engine. `tree` is what it wants evaluated, of which `n_done` nodes are.
 
-    `sequence` is None until it begins, and while it has stepped aside.
+    `sequence` is None until it begins, and while it has stepped aside. `n_read` counts the
+    prompt's tokens as they are evaluated.
     """
 
     def __init__(self, job: Job) -> None:
@@ -260,6 +281,7 @@ class _Run:
         self.sequence: SequenceId | None = None
         self.tree = TokenTree.chain(())
         self.n_done = 0
+        self.n_read = 0
 
     @property
     def n_left(self) -> int:
@@ -289,6 +311,7 @@ class _Runs:
         # In the order in which they began; those without a sequence wait for room.
         self._runs: list[_Run] = []
         self._last_read: _Run | None = None
+        self._show_memory()
 
     @property
     def jobs(self) -> list[Job]:
@@ -321,6 +344,14 @@ class _Runs:
                 self._width.observe_cost(len(chunk), time.perf_counter() - started)
         for run, chunk, rows in evaluated:
             self._take(run, chunk, rows)
+        self._show_memory()
+
+    def _show_memory(self) -> None:
+        counters, kv = self._counters, self._kv
+        counters.cells_free = self._engine.n_free
+        counters.sequences_running = kv.n_running
+        counters.sequences_idle = kv.n_idle
+        counters.sequences_saved = kv.n_saved
 
     def _settle(self, run: _Run) -> bool:
         """Give a run its sequence; False where those before it must end first."""
@@ -340,6 +371,7 @@ class _Runs:
             generation.reuse(n_reused)
             self._counters.prompt_tokens += len(generation.prompt_ids)
             self._counters.reused_tokens += n_reused
+            self._counters.queue_s.observe(time.perf_counter() - run.job.submitted_at)
             if self._width is not None:
                 self._width.begin_text()
         self._want_more(run)
@@ -402,18 +434,23 @@ class _Runs:
             if len(batch) > 1:
                 return [part for pair in batch for part in self._evaluate([pair])]
             if not isinstance(error, SutureError):
-                _log.exception("a request failed in the engine")
-                error = EngineError(f"the engine failed: {error}")
+                _log.error("a request failed in the engine: %s", without_values(error))
+                error = EngineError(f"the engine failed: {type(error).__name__}")
             self._fail(batch[0][0], error)
             return []
         finally:
             self._engine.should_abort = _never
+        self._counters.evaluated(len(batch))
         return [(run, chunk, row) for (run, chunk), row in zip(batch, rows, strict=True)]
 
     def _take(self, run: _Run, chunk: TokenTree, rows: Logits) -> None:
         """Feed the rows of a part that was evaluated, if it is the last; commit what is kept."""
         assert run.sequence is not None
         run.n_done += len(chunk)
+        n_drafted = max(len(chunk.wants) - 1, 0)
+        if run.clock.phase != "decode":
+            run.n_read += len(chunk) - n_drafted
+            self._counters.evaluated_tokens += len(chunk) - n_drafted
         if run.n_left or run.job.end_early is not None:
             # A draft has not been looked at.
             self._engine.commit(run.sequence, len(chunk) - max(len(chunk.wants), 1))
@@ -422,11 +459,13 @@ class _Runs:
         try:
             chunk_of_text = generation.feed(rows)
         except Exception as error:
-            _log.exception("a request failed while its text was made")
-            self._fail(run, EngineError(f"the engine failed: {error}"))
+            _log.error("a request failed while its text was made: %s", without_values(error))
+            self._fail(run, EngineError(f"the engine failed: {type(error).__name__}"))
             return
         self._engine.commit(run.sequence, len(chunk) - 1 - generation.n_rejected)
-        run.clock.token_drawn()
+        self._counters.drawn(run.clock.token_drawn())
+        if n_drafted:
+            self._counters.drafted(n_drafted, n_drafted - generation.n_rejected)
         if generation.finished:
             assert chunk_of_text is not None
             self._end(run, chunk_of_text)
@@ -445,13 +484,21 @@ class _Runs:
     def _end(self, run: _Run, chunk: CompletionChunk) -> None:
         self._runs.remove(run)
         if run.sequence is not None:
+            self._counters.longest_sequence = max(
+                self._counters.longest_sequence, len(self._engine.tokens(run.sequence))
+            )
             self._kv.finish(run.sequence)
         assert chunk.result is not None
-        self._counters.generated_tokens += chunk.result.completion_tokens
-        _tell(run.job, replace(chunk, result=replace(chunk.result, timings=run.clock.timings())))
+        result = replace(chunk.result, timings=run.clock.timings())
+        self._counters.ended(result, run.n_read)
+        if result.finish in ("cancelled", "superseded", "deadline"):
+            self._counters.ended_early[result.finish, run.clock.phase] += 1
+        if run.job.cancelled_at is not None:
+            self._counters.cancel_s.observe(time.perf_counter() - run.job.cancelled_at)
+        _tell(run.job, replace(chunk, result=result))
 
     def _fail(self, run: _Run, error: SutureError) -> None:
-        self._counters.failures += 1
+        self._counters.failed(run.n_read)
         self._runs.remove(run)
         _tell(run.job, error)
         if run.sequence is not None:
@@ -470,6 +517,13 @@ class _Clock:
         self._prompt_deadline_ms = prompt_deadline_ms
         self._started: float | None = None
         self._first_token: float | None = None
+        self._last_token = 0.0
+
+    @property
+    def phase(self) -> Phase:
+        if self._started is None:
+            return "queued"
+        return "prompt" if self._first_token is None else "decode"
 
     def begin(self) -> bool:
         """Start, if it was not started before."""
@@ -478,9 +532,14 @@ class _Clock:
         self._started = time.perf_counter()
         return True
 
-    def token_drawn(self) -> None:
+    def token_drawn(self) -> float | None:
+        """Note the time; how many seconds ago a token was drawn before, None for the first."""
+        now, before = time.perf_counter(), self._last_token
+        self._last_token = now
         if self._first_token is None:
-            self._first_token = time.perf_counter()
+            self._first_token = now
+            return None
+        return now - before
 
     def past_deadline(self) -> bool:
         """Whether the time is over that the phase may take: reading the prompt, or generating."""

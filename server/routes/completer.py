@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from suture.server.codec import Choice
-from suture.server.request import CompletionChunk, CompletionRequest
+from suture.server.counters import Measured
+from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 
-State = Literal["loading", "ready"]
+State = Literal["loading", "ready", "stalled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,21 @@ class ModelInfo:
     detokenizer: Choice | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one of the places where requests run is at; of its texts there is nothing in it.
+
+    `number` tells requests apart. `max_tokens` may be generated, `n_generated` are.
+    """
+
+    number: int
+    n_prompt_tokens: int
+    n_generated: int
+    max_tokens: int
+    sampling: SamplingParams
+    ignore_eos: bool
+
+
 class Completer(Protocol):
     """Completes requests with one model."""
 
@@ -49,7 +65,10 @@ class Completer(Protocol):
         ...
 
     def state(self) -> State:
-        """Whether requests are served yet; raises the `SutureError` that loading failed with."""
+        """Whether requests are served yet; raises the `SutureError` that loading failed with.
+
+        Stalled: there is work, and no step of it was completed within the set time.
+        """
         ...
 
     def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -58,6 +77,14 @@ class Completer(Protocol):
 
     def status(self) -> dict[str, object]:
         """Counters for `/v1/status`."""
+        ...
+
+    def measured(self) -> Measured:
+        """Everything for `/metrics`."""
+        ...
+
+    def slots(self) -> list[Slot | None]:
+        """An entry for each request that may run at once, None where none does."""
         ...
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from suture.server.errors import EngineError, SutureError, Unavailable
+from suture.server.logs import without_values
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.body import read_json
 from suture.server.routes.completer import Completer, ModelInfo
@@ -192,8 +192,7 @@ def public_error(raised: Exception) -> SutureError:
         if isinstance(raised, EngineError):
             logger.error("engine error: %s", raised)
         return raised
-    frames = "".join(traceback.format_tb(raised.__traceback__))
-    logger.error("unexpected %s\n%s", type(raised).__name__, frames)
+    logger.error("unexpected %s", without_values(raised))
     return EngineError("internal error")
 
 

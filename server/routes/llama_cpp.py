@@ -1,4 +1,4 @@
-"""llama.cpp's dialect: `POST /infill` and `GET /health`.
+"""llama.cpp's dialect: `POST /infill`, `GET /health` and `GET /slots`.
 
 The text before the cursor is `input_prefix` + `prompt`. Sampling defaults are llama-server's.
 
@@ -11,14 +11,14 @@ the `suture` object is always in it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.errors import Loading
+from suture.server.errors import Loading, Stalled, Unavailable
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
@@ -28,7 +28,7 @@ from suture.server.request import (
     SamplingParams,
 )
 from suture.server.routes.body import validate
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import Completer, ModelInfo, Slot
 from suture.server.routes.delivery import Asked, Completed, error_response
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import (
@@ -261,12 +261,58 @@ class LlamaCppDialect:
 
 
 class Health:
-    """`GET /health`: 503 until the model is loaded, as llama-server has it."""
+    """`GET /health`: 503 until the model is loaded, as llama-server has it, and on a stall."""
+
+    def __init__(self, completer: Completer, settings: Settings) -> None:
+        self._completer = completer
+        self._stalled = Stalled(f"the engine has work and no step of it in {settings.stall_s} s")
+
+    async def get(self, request: Request) -> Response:
+        state = self._completer.state()
+        if state == "ready":
+            return Response(encode_json({"status": "ok"}), media_type="application/json")
+        error = Loading("Loading model") if state == "loading" else self._stalled
+        return error_response(LlamaCppDialect(), error)
+
+
+class Slots:
+    """`GET /slots`: what runs, in llama-server's words, without the texts.
+
+    With `fail_on_no_slot` it is 503 where every slot is busy.
+    """
 
     def __init__(self, completer: Completer) -> None:
         self._completer = completer
 
     async def get(self, request: Request) -> Response:
-        if self._completer.state() == "loading":
-            return error_response(LlamaCppDialect(), Loading("Loading model"))
-        return Response(encode_json({"status": "ok"}), media_type="application/json")
+        slots = self._completer.slots()
+        if request.query_params.get("fail_on_no_slot") and None not in slots:
+            return error_response(LlamaCppDialect(), Unavailable("no slot available"))
+        n_ctx = self._completer.model.n_ctx
+        shown = [_shown(i, slot, n_ctx) for i, slot in enumerate(slots)]
+        return Response(encode_json(shown), media_type="application/json")
+
+
+def _shown(slot_id: int, slot: Slot | None, n_ctx: int) -> dict[str, object]:
+    # All slots share one context. Drafts come from the text at hand: no model speculates.
+    place: dict[str, object] = {"id": slot_id, "n_ctx": n_ctx, "speculative": False}
+    if slot is None:
+        return place | {"is_processing": False}
+    sampling = asdict(slot.sampling)
+    del sampling["logit_bias"]
+    seed = -1 if slot.sampling.seed is None else slot.sampling.seed
+    n_left = slot.max_tokens - slot.n_generated
+    return place | {
+        "is_processing": True,
+        "id_task": slot.number,
+        "n_prompt_tokens": slot.n_prompt_tokens,
+        "params": {
+            "n_predict": slot.max_tokens,
+            **sampling,
+            "seed": seed,
+            "ignore_eos": slot.ignore_eos,
+        },
+        "next_token": [
+            {"has_next_token": n_left > 0, "n_remain": n_left, "n_decoded": slot.n_generated}
+        ],
+    }

@@ -1,5 +1,7 @@
-"""`GET /v1/status`: whether this is Suture, and how it does. Clients tell it from llama-server,
-which uses the same port, by the key `suture`."""
+"""`GET /v1/status`: whether this is Suture, and how it does; `GET /metrics`: all that is counted.
+
+Clients tell Suture from llama-server, which uses the same port, by the key `suture`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from dataclasses import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
+from suture.server.metrics import CONTENT_TYPE, Metrics
 from suture.server.routes.completer import Completer
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
@@ -43,3 +46,13 @@ class Status:
             "settings": self._settings.public(),
         }
         return Response(encode_json(status), media_type="application/json")
+
+
+class MetricsPage:
+    """Answers with everything that is counted, in Prometheus's text format."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._metrics = Metrics(completer.measured)
+
+    async def get(self, request: Request) -> Response:
+        return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})

@@ -16,6 +16,7 @@ from suture.healing import Encode, Vocabulary, tokenizer_from_gguf
 from suture.server import local
 from suture.server.codec import Codec, DetokenizerName, TokenizerName, choose_codec
 from suture.server.completion import Completions, LoadedModel
+from suture.server.counters import Measured
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.tokenizer import LlamaTokenizer
@@ -23,7 +24,7 @@ from suture.server.errors import SetupError
 from suture.server.local import local_completer
 from suture.server.prompt import PromptBudget
 from suture.server.request import CompletionChunk, CompletionRequest
-from suture.server.routes.completer import ModelInfo, State
+from suture.server.routes.completer import ModelInfo, Slot, State
 
 pytestmark = pytest.mark.model
 
@@ -63,6 +64,12 @@ class CodecCompleter:
 
     def status(self) -> dict[str, object]:
         return {}
+
+    def measured(self) -> Measured:
+        return Measured()
+
+    def slots(self) -> list[Slot | None]:
+        return []
 
     def close(self) -> None:
         self._completions.close()

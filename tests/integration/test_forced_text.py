@@ -18,12 +18,13 @@ from support.toy import toy_codec
 from suture.healing import Vocabulary
 from suture.healing.boundary import Encode
 from suture.server.completion import Completions, LoadedModel
+from suture.server.counters import Measured
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine
 from suture.server.prompt import PromptBudget
 from suture.server.request import CompletionChunk, CompletionRequest
-from suture.server.routes.completer import ModelInfo, State
+from suture.server.routes.completer import ModelInfo, Slot, State
 
 pytestmark = pytest.mark.model
 
@@ -58,6 +59,12 @@ class ScriptedCompleter:
 
     def status(self) -> dict[str, object]:
         return {}
+
+    def measured(self) -> Measured:
+        return Measured()
+
+    def slots(self) -> list[Slot | None]:
+        return []
 
     def close(self) -> None:
         self._completions.close()

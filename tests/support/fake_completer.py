@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+from suture.server.counters import Measured
 from suture.server.errors import SutureError
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
-from suture.server.routes.completer import ModelInfo, State
+from suture.server.routes.completer import ModelInfo, Slot, State
 
 MODEL = ModelInfo(
     name="toy",
@@ -39,6 +40,8 @@ class FakeCompleter:
     script: Sequence[CompletionChunk | Exception] = field(default_factory=lambda: says("a", "b"))
     delay_s: float = 0.0
     loading: State | SutureError = "ready"
+    at_work: Sequence[Slot | None] = (None, None)
+    counted: Measured = field(default_factory=Measured)
     model: ModelInfo = MODEL
     requests: list[CompletionRequest] = field(default_factory=list)
     cancelled: int = 0
@@ -51,6 +54,12 @@ class FakeCompleter:
 
     def status(self) -> dict[str, object]:
         return {"requests": len(self.requests)}
+
+    def measured(self) -> Measured:
+        return self.counted
+
+    def slots(self) -> list[Slot | None]:
+        return list(self.at_work)
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         self.requests.append(request)

@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from support.fake_completer import MODEL, FakeCompleter, says
+from suture.server.counters import Measured
 from suture.server.errors import EngineError, ModelError
 from suture.server.request import CompletionChunk, CompletionRequest
-from suture.server.routes.completer import ModelInfo, State
+from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
 from suture.server.worker import main
 
@@ -49,6 +50,12 @@ class ServedFake:
 
     def status(self) -> dict[str, object]:
         return {}
+
+    def measured(self) -> Measured:
+        return self.fake.measured()
+
+    def slots(self) -> list[Slot | None]:
+        return self.fake.slots()
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         if request.prefix == "crash":

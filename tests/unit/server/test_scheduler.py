@@ -231,7 +231,7 @@ def test_an_error_in_one_request_leaves_the_next_one_working(start: Start) -> No
         return good(tokens)
 
     running = start(model)
-    with pytest.raises(EngineError, match="broken on purpose"):
+    with pytest.raises(EngineError, match="RuntimeError"):
         running.complete(CompletionRequest("def x ="))
     assert running.complete(CompletionRequest("def x ="))[0] == " (me)"
     assert running.scheduler.counters.failures == 1

@@ -209,7 +209,7 @@ def test_an_error_fails_the_request_that_it_is_of(start: Start) -> None:
     answers = [submit(scheduler, engine, request)[1] for request in requests]
     engine.gate.set()
 
-    with pytest.raises(EngineError, match="broken on purpose"):
+    with pytest.raises(EngineError, match="RuntimeError"):
         collect(answers[1])
     for request, answer in ((requests[0], answers[0]), (requests[2], answers[2])):
         text, result = collect(answer)
@@ -230,7 +230,7 @@ def test_a_request_whose_text_cannot_be_made_fails_alone(start: Start) -> None:
     sound = submit(scheduler, engine, request)[1]
     engine.gate.set()
 
-    with pytest.raises(EngineError, match="broken on purpose"):
+    with pytest.raises(EngineError, match="RuntimeError"):
         collect(broken)
     assert collect(sound)[1].completion_tokens == 9
 

@@ -60,6 +60,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "first_text_ms": "500",
         "parallel": "2",
         "queue": "5",
+        "stall_s": "30",
         "server": "http://x",
     }
     assert {*values, "config_dir"} == set(Settings.model_fields)

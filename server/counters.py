@@ -1,0 +1,163 @@
+"""What has been done since the start, in plain numbers that cost the thread that counts nothing.
+
+Each object has one thread that writes it; any thread may read, and sees each number as it was a
+moment ago. No lock is taken: who decodes never waits for who looks. `metrics.py` gives the numbers
+their names.
+"""
+
+from __future__ import annotations
+
+import collections
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from suture.server.request import CompletionResult, FinishReason
+
+Phase = Literal["queued", "prompt", "decode"]
+
+SECONDS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)
+TOKENS = (0.0, *(float(1 << n) for n in range(14)))
+BYTES = (0.0, *(float(1 << n) for n in range(13)))
+
+
+class Tally:
+    """How many values were at most each of `bounds`, which ascend, and the sum of all values."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def with_zeros(self, n: int) -> Tally:
+        """A copy in which the value 0 was observed `n` times more."""
+        copy = Tally(self.bounds)
+        copy.counts, copy.total = list(self.counts), self.total
+        copy.counts[0] += n
+        return copy
+
+
+def _seconds() -> Tally:
+    return Tally(SECONDS)
+
+
+def _tokens() -> Tally:
+    return Tally(TOKENS)
+
+
+def _bytes() -> Tally:
+    return Tally(BYTES)
+
+
+@dataclass(slots=True)
+class Counters:
+    """The engine's thread counts here, but for `cancelled_waiting`: under the scheduler's lock.
+
+    `prompt_tokens` are those of all prompts that were begun; `reused_tokens` of them were in the
+    cache, and `evaluated_tokens` were read until now, again where a run had to step aside.
+    `cells_free` and the sequences are as they were after the last step.
+    """
+
+    jobs: int = 0
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    evaluated_tokens: int = 0
+    generated_tokens: int = 0
+    failures: int = 0
+    prompt_seconds: float = 0.0
+    predicted_seconds: float = 0.0
+    detokenize_seconds: float = 0.0
+    evaluations: int = 0
+    busy_places: int = 0
+    first_tokens: int = 0
+    longest_sequence: int = 0
+    drafts: int = 0
+    drafted_tokens: int = 0
+    accepted: collections.Counter[int] = field(default_factory=collections.Counter)
+    """Drafts by how many of their tokens came true."""
+    held_steps: int = 0
+    finishes: collections.Counter[FinishReason] = field(default_factory=collections.Counter)
+    ended_early: collections.Counter[tuple[FinishReason, Phase]] = field(
+        default_factory=collections.Counter
+    )
+    cancelled_waiting: collections.Counter[FinishReason] = field(
+        default_factory=collections.Counter
+    )
+    queue_s: Tally = field(default_factory=_seconds)
+    inter_token_s: Tally = field(default_factory=_seconds)
+    cancel_s: Tally = field(default_factory=_seconds)
+    evaluated_per_request: Tally = field(default_factory=_tokens)
+    held_bytes: Tally = field(default_factory=_bytes)
+    cells_free: int = 0
+    sequences_running: int = 0
+    sequences_idle: int = 0
+    sequences_saved: int = 0
+
+    def evaluated(self, n_places: int) -> None:
+        """One evaluation, of tokens of so many requests."""
+        self.evaluations += 1
+        self.busy_places += n_places
+
+    def drafted(self, n_proposed: int, n_accepted: int) -> None:
+        """A draft was verified."""
+        self.drafts += 1
+        self.drafted_tokens += n_proposed
+        self.accepted[n_accepted] += 1
+
+    def drawn(self, gap_s: float | None) -> None:
+        """A request drew tokens, so long after it did before; None for the first time."""
+        if gap_s is None:
+            self.first_tokens += 1
+        else:
+            self.inter_token_s.observe(gap_s)
+
+    def ended(self, result: CompletionResult, n_evaluated: int) -> None:
+        """A request that ran has its result."""
+        self.finishes[result.finish] += 1
+        self.generated_tokens += result.completion_tokens
+        self.prompt_seconds += result.timings.prompt_ms / 1000
+        self.predicted_seconds += result.timings.predicted_ms / 1000
+        self.held_steps += result.stream.held_steps
+        self.held_bytes.observe(result.stream.held_max_bytes)
+        self.evaluated_per_request.observe(n_evaluated)
+
+    def failed(self, n_evaluated: int) -> None:
+        """A request that ran has ended with an error."""
+        self.failures += 1
+        self.evaluated_per_request.observe(n_evaluated)
+
+
+@dataclass(slots=True)
+class RequestCounters:
+    """The event loop counts here what happens before the engine's queue, and in place of it.
+
+    `continued` requests got the rest of an answer that was known; `superseded` ones came after a
+    newer one of their session, or were planned when it came.
+    """
+
+    continued: int = 0
+    superseded: int = 0
+    encode_wait_s: Tally = field(default_factory=_seconds)
+    encode_s: Tally = field(default_factory=_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All there is to see at one moment. `preparing` requests are being planned."""
+
+    counters: Counters = field(default_factory=Counters)
+    requests: RequestCounters = field(default_factory=RequestCounters)
+    running: int = 0
+    waiting: int = 0
+    preparing: int = 0
+    prefill_tokens_per_s: float = 0.0

@@ -1,0 +1,47 @@
+"""The completer that `serve` serves, over a scripted engine in place of llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
+from suture.healing import Encode
+from suture.server.completion import LoadedModel
+from suture.server.engine.protocol import Engine
+from suture.server.engine.scripted import Model, ScriptedEngine
+from suture.server.local import LocalCompleter
+from suture.server.prompt.families import detect_family
+from suture.server.settings import Settings
+
+VOCABULARY = toy_vocabulary()
+
+
+class ScriptedCompleter(LocalCompleter):
+    """Completes with what `model` says; `encode` is what plans are made with."""
+
+    def __init__(self, model: Model, settings: Settings, encode: Encode = toy_encode) -> None:
+        super().__init__(Path("/models/toy.gguf"), "toy", settings)
+        self._model = model
+        self._encode = encode
+
+    def _load(self) -> Engine:
+        engine = ScriptedEngine(VOCABULARY, toy_encode, self._model)
+        family = detect_family(VOCABULARY, "toy")
+        self._loaded = LoadedModel(engine, family, toy_budget(), toy_codec(self._encode))
+        self._info = replace(self._info, n_ctx=engine.n_ctx, n_vocab=VOCABULARY.n_vocab, fim=True)
+        return engine
+
+
+@contextmanager
+def scripted(model: Model, settings: Settings) -> Iterator[ScriptedCompleter]:
+    """A completer that is ready, closed at the end."""
+    completer = ScriptedCompleter(model, settings)
+    completer.start()
+    try:
+        completer.wait_ready()
+        yield completer
+    finally:
+        completer.close()
