@@ -1,6 +1,6 @@
 """A completion at every key: evaluated tokens and time, beside llama-server.
 
-    python benchmarks/keystrokes.py [--llama-server PATH] [--keys N] [--layout LAYOUT]
+    python benchmarks/keystrokes.py [--llama-server PATH] [--files N] [--keys N] [--layout LAYOUT]
         [--csv FILE] [--plot FILE]
 
 Lines of this project's own sources are typed into their files, key by key, and after each key both
@@ -37,8 +37,12 @@ from suture.server.models.resolve import resolve_model
 from suture.server.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
-# A file, the first line that is typed, and how many.
-TYPED = (("server/client.py", 60, 7), ("healing/boundary.py", 120, 7), ("server/sse.py", 30, 6))
+# A file, how the first line begins that is typed, and how many are.
+TYPED = (
+    ("healing/boundary.py", '    spelled = b"".join', 7),
+    ("server/models/store.py", "    verified = verified_as(", 6),
+    ("server/models/store.py", "    recorded = verified_as(", 6),
+)
 N_BEFORE, N_AFTER = 40, 60
 N_PREDICT = 12
 TIMEOUT_S = 600.0
@@ -61,11 +65,11 @@ Ask = Callable[[Key], Answer]
 
 def main() -> None:
     arguments = parse()
-    keys = list(islice(all_keys(), arguments.keys))
+    keys = list(all_keys(arguments.files, arguments.keys))
     path = resolve_model(
         None, Catalog.packaged(), load_settings().model_store, progress_on(sys.stderr)
     )
-    print(f"{len(keys)} keys of {len(TYPED)} files, {N_PREDICT} tokens each, {path.name}")
+    print(f"{len(keys)} keys, {N_PREDICT} tokens each, {path.name}")
     with contextlib.ExitStack() as stack:
         askers: dict[str, Ask] = {"suture": stack.enter_context(suture(path, arguments.layout))}
         if arguments.llama_server is not None:
@@ -76,6 +80,7 @@ def main() -> None:
             names = list(askers) if n % 2 else list(askers)[::-1]
             for name in names:
                 answers[name].append(askers[name](key))
+            print(f"\r{n + 1} of {len(keys)} keys", end="", file=sys.stderr, flush=True)
     report(keys, answers)
     if arguments.csv is not None:
         write_csv(arguments.csv, keys, answers)
@@ -87,19 +92,22 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--llama-server", type=Path, metavar="PATH")
-    parser.add_argument("--keys", type=int, default=10_000, metavar="N")
+    parser.add_argument("--keys", type=int, default=10_000, metavar="N", help="of each file")
+    parser.add_argument("--files", type=int, default=len(TYPED), metavar="N")
     parser.add_argument("--layout", default="auto")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each key")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG")
     return parser.parse_args()
 
 
-def all_keys() -> Iterator[Key]:
-    for name, first, n_lines in TYPED:
+def all_keys(n_files: int, n_keys: int) -> Iterator[Key]:
+    """The first `n_keys` keys of each of the first `n_files` files."""
+    for name, beginning, n_lines in TYPED[:n_files]:
         lines = (ROOT / name).read_text("utf-8").splitlines(keepends=True)
+        first = next(n for n, line in enumerate(lines) if line.startswith(beginning))
         start = max(first - N_BEFORE, 0)
         text = "".join(lines[start : first + n_lines + N_AFTER])
-        yield from type_lines(text, first - start, n_lines)
+        yield from islice(type_lines(text, first - start, n_lines), n_keys)
 
 
 @contextlib.contextmanager

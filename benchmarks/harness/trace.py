@@ -34,8 +34,9 @@ def type_lines(text: str, first: int, n_lines: int) -> Iterator[Key]:
     after = "".join(lines[first + n_lines :])
     typed = "".join(lines[first : first + n_lines]).rstrip("\n")
     suffix = "\n" + after
-    at, n_auto, n_keys = 0, 0, 0
-    prefix = before
+    # The editor has indented the line already.
+    at, n_auto, n_keys = len(typed) - len(typed.lstrip(" ")), 0, 0
+    prefix = before + typed[:at]
     has_jumped = False
     while at < len(typed):
         char = typed[at]
