@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import csv
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -92,7 +91,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--llama-server", type=Path, metavar="PATH")
-    parser.add_argument("--keys", type=int, default=10_000, metavar="N", help="of each file")
+    parser.add_argument("--keys", type=int, default=40, metavar="N", help="of each file")
     parser.add_argument("--files", type=int, default=len(TYPED), metavar="N")
     parser.add_argument("--layout", default="auto")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each key")
@@ -115,13 +114,22 @@ def suture(path: Path, layout: str) -> Iterator[Ask]:
     """Our server; its prompts have room for all of the text, as the other's have."""
     command = [sys.executable, "-m", "suture.server", "serve", "--model", str(path), "--port", "0"]
     command += ["--threads", "2", "--layout", layout, "--first-text-ms", "60000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found is not None, "our server did not come up"
         with httpx2.Client(base_url=found[0], timeout=TIMEOUT_S) as client:
             yield lambda key: ask_suture(client, key)
+
+
+@contextlib.contextmanager
+def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process, which is ended whatever happens."""
+    try:
+        yield process
+    finally:
         process.terminate()
+        process.wait()
 
 
 def ask_suture(client: httpx2.Client, key: Key) -> Answer:
@@ -141,15 +149,13 @@ def ask_suture(client: httpx2.Client, key: Key) -> Answer:
 @contextlib.contextmanager
 def llama_server(program: Path, path: Path) -> Iterator[Ask]:
     command = [str(program), "-m", str(path), "--port", str(LLAMA_PORT), "-t", "2", "-tb", "2"]
-    command += ["-np", "1", "-c", "8192", "-b", "1024", "-ub", "1024", "--cache-reuse", "256"]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
-    ) as process:
+    command += ["-np", "1", "-c", "8192", "-b", "4096", "-ub", "1024", "--cache-reuse", "256"]
+    quiet = subprocess.DEVNULL
+    with running(subprocess.Popen(command, stdout=quiet, stderr=quiet, text=True)):
         url = f"http://127.0.0.1:{LLAMA_PORT}"
         with httpx2.Client(base_url=url, timeout=TIMEOUT_S) as client:
             wait_for(client)
             yield lambda key: ask_llama_server(client, key)
-        process.terminate()
 
 
 def wait_for(client: httpx2.Client) -> None:
