@@ -46,6 +46,8 @@ N_BEFORE, N_AFTER = 40, 60
 N_PREDICT = 12
 TIMEOUT_S = 600.0
 LLAMA_PORT = 8913
+# llama-server closes a connection after five idle seconds, while the other one is asked.
+CLOSE = {"Connection": "close"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def suture(path: Path, layout: str) -> Iterator[Ask]:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found is not None, "our server did not come up"
-        with httpx2.Client(base_url=found[0], timeout=TIMEOUT_S) as client:
+        with httpx2.Client(base_url=found[0], timeout=TIMEOUT_S, headers=CLOSE) as client:
             yield lambda key: ask_suture(client, key)
 
 
@@ -153,7 +155,7 @@ def llama_server(program: Path, path: Path) -> Iterator[Ask]:
     quiet = subprocess.DEVNULL
     with running(subprocess.Popen(command, stdout=quiet, stderr=quiet, text=True)):
         url = f"http://127.0.0.1:{LLAMA_PORT}"
-        with httpx2.Client(base_url=url, timeout=TIMEOUT_S) as client:
+        with httpx2.Client(base_url=url, timeout=TIMEOUT_S, headers=CLOSE) as client:
             wait_for(client)
             yield lambda key: ask_llama_server(client, key)
 
