@@ -279,9 +279,15 @@ class _Run:
         self.job = job
         self.clock = _Clock(job.deadline_ms, job.prompt_deadline_ms)
         self.sequence: SequenceId | None = None
-        self.tree = TokenTree.chain(())
-        self.n_done = 0
         self.n_read = 0
+        self.want(TokenTree.chain(()))
+
+    def want(self, tree: TokenTree) -> None:
+        """Another tree; nothing of it is evaluated."""
+        self.tree = tree
+        self.n_done = 0
+        # A long prompt asks for many chunks.
+        self._n_trunk = tree.trunk_length()
 
     @property
     def n_left(self) -> int:
@@ -289,10 +295,9 @@ class _Run:
 
     def chunk(self, n_tokens: int) -> TokenTree:
         """The next part of the tree: a part of its trunk, or all that is left."""
-        n_trunk = self.tree.trunk_length()
-        if self.n_left <= n_tokens or self.n_done >= n_trunk:
+        if self.n_left <= n_tokens or self.n_done >= self._n_trunk:
             return self.tree.after(self.n_done)
-        end = min(self.n_done + n_tokens, n_trunk)
+        end = min(self.n_done + n_tokens, self._n_trunk)
         return TokenTree.chain(self.tree.tokens[self.n_done : end], wants=())
 
 
@@ -357,11 +362,11 @@ class _Runs:
         """Give a run its sequence; False where those before it must end first."""
         generation = run.job.generation
         is_first = run is self._runs[0]
-        n_tokens = len(generation.tree(0))
-        if not is_first and not self._kv.has_room(n_tokens):
+        tokens = generation.tree(0).tokens
+        if not is_first and not self._kv.has_room(len(tokens)):
             return False
         try:
-            run.sequence = self._kv.start(generation.tree(0).tokens)
+            run.sequence = self._kv.start(tokens)
         except EngineError as error:
             if is_first:
                 self._fail(run, error)
@@ -478,8 +483,7 @@ class _Runs:
         assert run.sequence is not None
         # Beside others a draft's tokens cost what theirs do, and pay seldom.
         width = self._width if len(self._runs) == 1 else None
-        run.tree = run.job.generation.tree(len(self._engine.tokens(run.sequence)), width)
-        run.n_done = 0
+        run.want(run.job.generation.tree(len(self._engine.tokens(run.sequence)), width))
 
     def _end(self, run: _Run, chunk: CompletionChunk) -> None:
         self._runs.remove(run)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.driving import whole
 from support.extended_vocabularies import CODELLAMA, MISTRAL, extended
 from support.tiny_models import tiny_model
 from support.vocabularies import pulled
@@ -53,17 +54,7 @@ def complete(
     generation = Generation(
         request, plan, engine.vocabulary, byte_stream(request, plan, transducer)
     )
-    sequence = engine.open()
-    text = ""
-    while True:
-        tree = generation.tree(len(engine.tokens(sequence)))
-        [rows] = engine.evaluate([(sequence, tree)])
-        engine.commit(sequence, len(tree) - 1)
-        chunk = generation.feed(rows)
-        text += chunk.text if chunk else ""
-        if chunk and chunk.result:
-            engine.release(sequence)
-            return text, chunk.result
+    return whole(generation, engine)
 
 
 @pytest.mark.parametrize("suffix", ["", ")\n", "\n    return a\n"])

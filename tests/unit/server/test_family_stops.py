@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from support.driving import whole
 from support.toy import toy_budget, toy_encode, toy_vocabulary
 from suture.healing import TokenTransducer
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
@@ -27,16 +28,7 @@ def complete(request: CompletionRequest, said: bytes = SAID) -> tuple[str, Compl
     transducer = TokenTransducer(VOCABULARY, stops, special_tokens(request))
     generation = Generation(request, plan, VOCABULARY, byte_stream(request, plan, transducer))
     engine = ScriptedEngine(VOCABULARY, toy_encode, speaking_model(VOCABULARY, said))
-    sequence = engine.open()
-    text = ""
-    while True:
-        tree = generation.tree(len(engine.tokens(sequence)))
-        [rows] = engine.evaluate([(sequence, tree)])
-        engine.commit(sequence, len(tree) - 1)
-        chunk = generation.feed(rows)
-        text += chunk.text if chunk else ""
-        if chunk and chunk.result:
-            return text, chunk.result
+    return whole(generation, engine)
 
 
 @pytest.mark.parametrize("stop", [(), ("return",)])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.driving import chunks_of, whole
 from support.toy import (
     SPECIALS,
     special,
@@ -44,25 +45,14 @@ def run(
     """All chunks of a request, evaluated as the scheduler would."""
     engine = ScriptedEngine(VOCABULARY, toy_encode, model)
     generation = toy_generation(request, engine, detokenizer)
-    sequence = engine.open()
-    chunks: list[CompletionChunk] = []
-    while not generation.finished:
-        tree = generation.tree(len(engine.tokens(sequence)))
-        [rows] = engine.evaluate([(sequence, tree)])
-        engine.commit(sequence, len(tree) - 1)
-        chunk = generation.feed(rows)
-        if chunk is not None:
-            chunks.append(chunk)
-    return chunks
+    return list(chunks_of(generation, engine))
 
 
 def complete(
     model: Model, request: CompletionRequest, detokenizer: DetokenizerName = "bytes"
 ) -> tuple[str, CompletionResult]:
-    chunks = run(model, request, detokenizer)
-    result = chunks[-1].result
-    assert result is not None and all(chunk.result is None for chunk in chunks[:-1])
-    return "".join(chunk.text for chunk in chunks), result
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    return whole(toy_generation(request, engine, detokenizer), engine)
 
 
 def says(text: bytes) -> Model:

@@ -13,21 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.driving import TIMEOUT_S, collect
 from support.toy import special, toy_encode, toy_generation, toy_vocabulary
 from suture.server.engine.protocol import Logits, SequenceId
 from suture.server.engine.scheduler import PREFILL_CHUNK, Job, Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.engine.tree import TokenTree
-from suture.server.errors import EngineError, Loading, QueueFull, SetupError, SutureError
+from suture.server.errors import EngineError, Loading, QueueFull, SetupError
 from suture.server.request import (
-    CompletionChunk,
     CompletionRequest,
     CompletionResult,
     SamplingParams,
 )
 
 VOCABULARY = toy_vocabulary()
-TIMEOUT_S = 20.0
 
 
 class Running:
@@ -49,19 +48,6 @@ class Running:
     def complete(self, request: CompletionRequest) -> tuple[str, CompletionResult]:
         _job, answers = self.submit(request)
         return collect(answers)
-
-
-def collect(answers: queue.Queue[object]) -> tuple[str, CompletionResult]:
-    """The whole text and the result; raises the error if one came."""
-    text = ""
-    while True:
-        item = answers.get(timeout=TIMEOUT_S)
-        if isinstance(item, SutureError):
-            raise item
-        assert isinstance(item, CompletionChunk)
-        text += item.text
-        if item.result is not None:
-            return text, item.result
 
 
 Start = Callable[[Model], Running]

@@ -12,20 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.driving import TIMEOUT_S, collect
 from support.toy import toy_encode, toy_generation, toy_vocabulary
 from suture.server.engine.protocol import Batch, Logits
 from suture.server.engine.scheduler import PREFILL_CHUNK, PREFILL_SLICE, Job, Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model
-from suture.server.errors import EngineError, SutureError
+from suture.server.errors import EngineError
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
-    CompletionResult,
     SamplingParams,
 )
 
 VOCABULARY = toy_vocabulary()
-TIMEOUT_S = 20.0
 Answers = queue.Queue[object]
 
 
@@ -74,18 +73,6 @@ def submit(
     job = Job(toy_generation(request, engine), answers.put, request.deadline_ms)
     scheduler.submit(job)
     return job, answers
-
-
-def collect(answers: Answers) -> tuple[str, CompletionResult]:
-    text = ""
-    while True:
-        item = answers.get(timeout=TIMEOUT_S)
-        if isinstance(item, SutureError):
-            raise item
-        assert isinstance(item, CompletionChunk)
-        text += item.text
-        if item.result is not None:
-            return text, item.result
 
 
 def alone(model: Model, request: CompletionRequest) -> tuple[str, str]:
