@@ -5,26 +5,24 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from support.engine_completer import EngineCompleter
 from support.http_server import Json, client, events, serving, settings
 from suture.healing import Encode, Vocabulary, tokenizer_from_gguf
 from suture.server import local
 from suture.server.codec import Codec, DetokenizerName, TokenizerName, choose_codec
-from suture.server.completion import Completions, LoadedModel
-from suture.server.counters import Measured
+from suture.server.completion import LoadedModel
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import SetupError
 from suture.server.local import local_completer
 from suture.server.prompt import PromptBudget
-from suture.server.request import CompletionChunk, CompletionRequest
-from suture.server.routes.completer import ModelInfo, Slot, State
 
 pytestmark = pytest.mark.model
 
@@ -46,33 +44,10 @@ REQUESTS: list[Json] = [
 ]
 
 
-class CodecCompleter:
+def codec_completer(scheduler: Scheduler, engine: LlamaEngine, codec: Codec) -> EngineCompleter:
     """Completes with one codec on an engine that others use too."""
-
-    def __init__(self, scheduler: Scheduler, engine: LlamaEngine, codec: Codec) -> None:
-        self.model = ModelInfo("small", "", engine.n_ctx, 0, None, None, False, None)
-        self._loaded = LoadedModel(engine, None, PromptBudget(engine.n_ctx, 1e6), codec)
-        self._completions = Completions(scheduler)
-
-    def state(self) -> State:
-        return "ready"
-
-    async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        async with contextlib.aclosing(self._completions.complete(request, self._loaded)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    def status(self) -> dict[str, object]:
-        return {}
-
-    def measured(self) -> Measured:
-        return Measured()
-
-    def slots(self) -> list[Slot | None]:
-        return []
-
-    def close(self) -> None:
-        self._completions.close()
+    loaded = LoadedModel(engine, None, PromptBudget(engine.n_ctx, 1e6), codec)
+    return EngineCompleter("small", scheduler, loaded)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +70,7 @@ def clients(small_model: Path) -> Iterator[list[httpx2.Client]]:
         for tokenizer, detokenizer in itertools.product(TOKENIZERS, DETOKENIZERS):
             codec = choose_codec(tokenizer, detokenizer, engine.vocabulary, engine, fast)
             assert (codec.tokenizer.name, codec.detokenizer.name) == (tokenizer, detokenizer)
-            completer = CodecCompleter(scheduler, engine, codec)
+            completer = codec_completer(scheduler, engine, codec)
             stack.callback(completer.close)
             url = stack.enter_context(serving(completer))
             made.append(stack.enter_context(client(url)))
@@ -147,7 +122,7 @@ def test_an_answer_in_windows_without_healing_is_one(small_model: Path) -> None:
     scheduler.wait_ready()
     codec = choose_codec("llama", "window", engines[0].vocabulary, engines[0], None)
     lossy = Codec(codec.encode, codec.tokenizer, codec.detokenizer, codec.windows, heals=False)
-    completer = CodecCompleter(scheduler, engines[0], lossy)
+    completer = codec_completer(scheduler, engines[0], lossy)
     try:
         with serving(completer) as url, client(url) as http:
             body = {"prompt": "import nump", "max_tokens": 8, "temperature": 0}

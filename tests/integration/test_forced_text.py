@@ -6,25 +6,22 @@ where a character's bytes come in several tokens.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from support.engine_completer import EngineCompleter
 from support.http_server import client, events, serving
 from support.toy import toy_codec
 from suture.healing import Vocabulary
 from suture.healing.boundary import Encode
-from suture.server.completion import Completions, LoadedModel
-from suture.server.counters import Measured
+from suture.server.completion import LoadedModel
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine
 from suture.server.prompt import PromptBudget
-from suture.server.request import CompletionChunk, CompletionRequest
-from suture.server.routes.completer import ModelInfo, Slot, State
 
 pytestmark = pytest.mark.model
 
@@ -36,38 +33,19 @@ TEXTS = [
 ]
 
 
-class ScriptedCompleter:
+class ScriptedCompleter(EngineCompleter):
     """A completer on a scripted engine."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
-        self.model = ModelInfo("scripted", "", engine.n_ctx, 0, None, None, False, None)
-        self._loaded = LoadedModel(
-            engine, None, PromptBudget(engine.n_ctx, 1e6), toy_codec(engine.encode)
-        )
         self._scheduler = Scheduler(lambda: engine)
-        self._completions = Completions(self._scheduler)
+        budget = PromptBudget(engine.n_ctx, 1e6)
+        loaded = LoadedModel(engine, None, budget, toy_codec(engine.encode))
+        super().__init__("scripted", self._scheduler, loaded)
         self._scheduler.start()
         self._scheduler.wait_ready()
 
-    def state(self) -> State:
-        return "ready"
-
-    async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        async with contextlib.aclosing(self._completions.complete(request, self._loaded)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    def status(self) -> dict[str, object]:
-        return {}
-
-    def measured(self) -> Measured:
-        return Measured()
-
-    def slots(self) -> list[Slot | None]:
-        return []
-
     def close(self) -> None:
-        self._completions.close()
+        super().close()
         self._scheduler.close()
 
 
