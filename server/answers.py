@@ -12,7 +12,7 @@ import asyncio
 import collections
 from dataclasses import replace
 
-from suture.server.engine.scheduler import Job
+from suture.server.engine.job import Job
 from suture.server.errors import SutureError
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 

@@ -17,8 +17,9 @@ from suture.server.counters import RequestCounters
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
 from suture.server.encoding import EncodingThread
+from suture.server.engine.job import Job
 from suture.server.engine.protocol import Engine
-from suture.server.engine.scheduler import Job, Scheduler
+from suture.server.engine.scheduler import Scheduler
 from suture.server.errors import SutureError
 from suture.server.outbox import Outbox
 from suture.server.prompt.anchors import Anchors

@@ -12,9 +12,10 @@ from suture.healing import TiktokenTokenizer
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
+from suture.server.engine.job import Job
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.protocol import Engine
-from suture.server.engine.scheduler import Job, Scheduler
+from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from suture.server.decoding.step_costs import StepCosts
+
 # Shorter matches are chance: in code every second bracket is followed by the same token.
 MIN_MATCH = 3
 MAX_DRAFT = 15
 # How many earlier places are compared for the longest match.
 _PLACES = 4
-# What evaluations of so many tokens cost; only the ratios count.
-_COSTS: Mapping[int, float] = MappingProxyType(
-    {1: 47.0, 2: 78.0, 3: 108.0, 4: 118.0, 8: 291.0, 16: 373.0}
-)
+# How many tokens an evaluation may hold: where the cost makes a step, the widths before it.
+_WIDTHS = (1, 2, 3, 4, 8, 16)
 # How many drafted tokens come true, by how many matched before them at least.
 _PRIOR: Mapping[int, float] = MappingProxyType({MIN_MATCH: 0.7, 6: 0.8, MAX_DRAFT: 0.95})
 _MEMORY = 0.9
@@ -77,13 +77,11 @@ class DraftIndex:
 class DraftWidth:
     """How many tokens to draft, from what evaluations cost and how often drafts came true.
 
-    Costs are learned from the steps that are made; until then they are those of a quantized model
-    on a CPU. For one engine, whose thread uses it.
+    For one engine, whose thread uses it.
     """
 
-    def __init__(self) -> None:
-        self._costs = dict(_COSTS)
-        self._is_learned = False
+    def __init__(self, costs: StepCosts) -> None:
+        self._costs = costs
         # By matched tokens, so that a long match may be trusted where a short one is not.
         self._accepted = dict(_PRIOR)
 
@@ -92,17 +90,6 @@ class DraftWidth:
         for bucket, prior in _PRIOR.items():
             kept = _MEMORY * self._accepted[bucket]
             self._accepted[bucket] = kept + (1 - _MEMORY) * prior
-
-    def observe_cost(self, n_tokens: int, seconds: float) -> None:
-        """An evaluation of `n_tokens` for one request took so long."""
-        if n_tokens not in self._costs:
-            return
-        if not self._is_learned:
-            scale = seconds / self._costs[n_tokens]
-            self._costs = {n: cost * scale for n, cost in self._costs.items()}
-            self._is_learned = True
-        kept = _MEMORY * self._costs[n_tokens]
-        self._costs[n_tokens] = kept + (1 - _MEMORY) * seconds
 
     def observe_draft(self, n_matched: int, n_proposed: int, n_accepted: int) -> None:
         """Of a draft, so many tokens came true before the first that did not."""
@@ -116,14 +103,15 @@ class DraftWidth:
     def best(self, n_matched: int, n_available: int) -> int:
         """The number of drafted tokens that yields most tokens a second; 0 for none."""
         share = self._accepted[self._bucket(n_matched)]
-        best, best_rate = 0, 1 / self._costs[1]
-        for n_tokens, cost in self._costs.items():
+        best, best_rate = 0, 1 / self._costs.of(1)
+        for n_tokens in _WIDTHS:
             n_drafted = n_tokens - 1
             if not 0 < n_drafted <= n_available:
                 continue
             expected = sum(share**n for n in range(n_tokens))
-            if expected / cost > best_rate:
-                best, best_rate = n_drafted, expected / cost
+            rate = expected / self._costs.of(n_tokens)
+            if rate > best_rate:
+                best, best_rate = n_drafted, rate
         return best
 
     def _bucket(self, n_matched: int) -> int:

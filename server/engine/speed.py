@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from suture.server.engine.protocol import Engine, SequenceId
-from suture.server.engine.scheduler import PREFILL_CHUNK
+from suture.server.engine.runs import PREFILL_CHUNK
 from suture.server.engine.tree import TokenTree
 
 MAX_CHUNKS = 4

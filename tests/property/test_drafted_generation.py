@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from support.toy import toy_encode, toy_generation, toy_vocabulary
 from suture.server.decoding.drafts import DraftWidth
+from suture.server.decoding.step_costs import StepCosts
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scripted import Model, ScriptedEngine, speaking_model
 from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
@@ -83,7 +84,7 @@ def test_g1_the_text_does_not_depend_on_drafts(request: CompletionRequest, seed:
     model = repetitive_model(seed)
 
     plain = complete(model, request, None)
-    drafted = complete(model, request, Always())
+    drafted = complete(model, request, Always(StepCosts()))
 
     assert drafted[:2] == plain[:2]
     assert drafted[2].finish == plain[2].finish
@@ -96,7 +97,7 @@ def test_a_text_that_repeats_what_is_there_takes_few_evaluations() -> None:
     request = CompletionRequest(body.decode(), max_tokens=30, healing="off")
     model = speaking_model(VOCABULARY, body + body)
 
-    _, text, result, n_steps = complete(model, request, DraftWidth())
+    _, text, result, n_steps = complete(model, request, DraftWidth(StepCosts()))
 
     assert text == complete(model, request, None)[1]
     assert result.completion_tokens == 30
@@ -109,6 +110,6 @@ def test_drafts_do_not_run_over_the_limit(n: int) -> None:
     body = b"return x\n" * 6
     request = CompletionRequest(body.decode(), max_tokens=n, healing="off")
 
-    ids, _, result, _ = complete(speaking_model(VOCABULARY, body * 2), request, Always())
+    ids, _, result, _ = complete(speaking_model(VOCABULARY, body * 2), request, Always(StepCosts()))
 
     assert (len(ids), result.finish) == (n, "length")

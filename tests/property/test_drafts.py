@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suture.server.decoding.drafts import MAX_DRAFT, MIN_MATCH, DraftIndex, DraftWidth
+from suture.server.decoding.step_costs import StepCosts
 
 texts = st.lists(st.integers(0, 3), max_size=40)
 
@@ -48,7 +49,7 @@ def test_a_text_that_grows_is_the_text_at_once(head: list[int], tail: list[int])
 
 
 def test_drafts_that_come_true_become_wide_and_others_cease() -> None:
-    width = DraftWidth()
+    width = DraftWidth(StepCosts())
     assert width.best(MAX_DRAFT, 15) == 3
     for _ in range(60):
         width.observe_draft(MAX_DRAFT, 15, 0)
@@ -59,7 +60,7 @@ def test_drafts_that_come_true_become_wide_and_others_cease() -> None:
 
 
 def test_another_text_gives_credit_back() -> None:
-    width = DraftWidth()
+    width = DraftWidth(StepCosts())
     for _ in range(60):
         width.observe_draft(MAX_DRAFT, 15, 0)
     for _ in range(20):
@@ -69,7 +70,7 @@ def test_another_text_gives_credit_back() -> None:
 
 
 def test_a_short_match_says_nothing_of_a_long_one() -> None:
-    width = DraftWidth()
+    width = DraftWidth(StepCosts())
     for _ in range(60):
         width.observe_draft(MIN_MATCH, 3, 0)
 
@@ -80,9 +81,38 @@ def test_a_short_match_says_nothing_of_a_long_one() -> None:
 @pytest.mark.parametrize(("n_available", "best"), [(0, 0), (15, 15)])
 def test_where_width_costs_nothing_all_of_it_is_drafted(n_available: int, best: int) -> None:
     """As on a GPU: the costs are learned from the steps."""
-    width = DraftWidth()
+    costs = StepCosts()
     for _ in range(200):
         for n_tokens in (1, 2, 3, 4, 8, 16):
-            width.observe_cost(n_tokens, 0.01)
+            costs.observe(n_tokens, 0.01)
 
-    assert width.best(MIN_MATCH, n_available) == best
+    assert DraftWidth(costs).best(MIN_MATCH, n_available) == best
+
+
+@given(st.integers(1, 200), st.floats(1e-4, 1e-1))
+def test_a_cost_grows_with_the_number_of_tokens(n_tokens: int, seconds: float) -> None:
+    costs = StepCosts()
+    costs.observe(1, seconds)
+
+    assert costs.of(1) == pytest.approx(seconds)
+    assert costs.of(n_tokens) <= costs.of(n_tokens + 1)
+
+
+def test_what_was_seen_is_what_is_expected() -> None:
+    costs = StepCosts()
+    for _ in range(100):
+        for n_tokens, seconds in ((1, 0.01), (16, 0.02), (32, 0.04)):
+            costs.observe(n_tokens, seconds)
+
+    assert [costs.of(n) for n in (1, 16, 24, 32)] == pytest.approx(
+        [0.01, 0.02, 0.03, 0.04], rel=1e-3
+    )
+
+
+def test_an_evaluation_is_given_up_where_a_smaller_one_ends_sooner() -> None:
+    costs = StepCosts()
+
+    assert costs.is_redone_sooner(1, 17, 0.0)
+    assert costs.is_redone_sooner(1, 17, costs.of(17) - 1.1 * costs.of(1))
+    assert not costs.is_redone_sooner(1, 17, costs.of(17) - 0.9 * costs.of(1))
+    assert not costs.is_redone_sooner(16, 17, 0.5 * costs.of(1))

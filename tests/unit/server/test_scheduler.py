@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from support.driving import TIMEOUT_S, collect
 from support.toy import special, toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.job import Job
 from suture.server.engine.protocol import Logits, SequenceId
-from suture.server.engine.scheduler import PREFILL_CHUNK, Job, Scheduler
+from suture.server.engine.runs import PREFILL_CHUNK
+from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, Loading, QueueFull, SetupError

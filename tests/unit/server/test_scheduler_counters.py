@@ -12,8 +12,10 @@ import pytest
 
 from support.toy import toy_encode, toy_generation, toy_vocabulary
 from suture.server.counters import Phase
+from suture.server.engine.job import Job
 from suture.server.engine.protocol import Logits
-from suture.server.engine.scheduler import PREFILL_CHUNK, Job, Scheduler
+from suture.server.engine.runs import PREFILL_CHUNK
+from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import ScriptedEngine, random_model
 from suture.server.errors import SutureError
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult

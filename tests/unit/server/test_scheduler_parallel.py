@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from support.driving import TIMEOUT_S, collect
 from support.toy import toy_encode, toy_generation, toy_vocabulary
-from suture.server.engine.protocol import Batch, Logits
-from suture.server.engine.scheduler import PREFILL_CHUNK, PREFILL_SLICE, Job, Scheduler
+from suture.server.engine.job import Job
+from suture.server.engine.protocol import Aborted, Batch, Logits
+from suture.server.engine.runs import PREFILL_CHUNK, PREFILL_SLICE
+from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model
 from suture.server.errors import EngineError
 from suture.server.request import (
@@ -70,7 +72,8 @@ def submit(
     scheduler: Scheduler, engine: ScriptedEngine, request: CompletionRequest
 ) -> tuple[Job, Answers]:
     answers: Answers = queue.Queue()
-    job = Job(toy_generation(request, engine), answers.put, request.deadline_ms)
+    deadlines = request.deadline_ms, request.prompt_deadline_ms
+    job = Job(toy_generation(request, engine), answers.put, *deadlines)
     scheduler.submit(job)
     return job, answers
 
@@ -253,3 +256,117 @@ def test_the_end_of_the_server_answers_all_that_run(start: Start) -> None:
     scheduler.close()
 
     assert [collect(answer)[1].finish for answer in answers] == ["cancelled"] * 6
+
+
+@pytest.mark.parametrize("can_fork", [True, False])
+def test_a_step_is_given_up_where_who_stays_is_served_sooner_without_it(
+    start: Start, can_fork: bool
+) -> None:
+    """Not where sequences cannot be cut back: what is given up would have to be read again."""
+    n_aborted = 0
+
+    class Slow(Gated):
+        leaving: Job | None = None
+
+        def evaluate(self, batch: Batch) -> list[Logits]:
+            nonlocal n_aborted
+            time.sleep(0.005)
+            if len(batch) == 2 and self.leaving is not None:
+                scheduler.cancel(self.leaving, "cancelled")
+            try:
+                return super().evaluate(batch)
+            except Aborted:
+                n_aborted += 1
+                raise
+
+    engine = Slow(random_model(VOCABULARY.n_vocab))
+    engine.can_fork = can_fork
+    scheduler = start(engine)
+    request = CompletionRequest("def x", max_tokens=30, ignore_eos=True)
+    answers = submit(scheduler, engine, request)[1]
+    answers.get(timeout=TIMEOUT_S)
+    engine.gate.clear()
+    engine.leaving, left = submit(scheduler, engine, CompletionRequest("y" * 2000, max_tokens=1))
+    engine.gate.set()
+
+    assert collect(left)[1].finish == "cancelled"
+    assert collect(answers)[1].completion_tokens == 30
+    assert n_aborted == (1 if can_fork else 0)
+
+
+def test_a_deadline_passes_for_those_that_wait(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine, parallel=1)
+    request = CompletionRequest("def x", max_tokens=3000, ignore_eos=True)
+    job, first = submit(scheduler, engine, request)
+    late = CompletionRequest("const", max_tokens=2, prompt_deadline_ms=20)
+    text, result = collect(submit(scheduler, engine, late)[1])
+
+    assert (text, result.finish, result.reason) == ("", "deadline", "BUDGET")
+    assert (scheduler.n_running, scheduler.n_waiting) == (1, 0)
+    scheduler.cancel(job, "cancelled")
+    collect(first)
+
+
+def test_one_prompt_of_many_is_read_once(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    prompt = "def x = me + " * 40
+    n_tokens = len(toy_generation(CompletionRequest(prompt), engine).prompt_ids)
+    engine.gate.clear()
+    sampling = [SamplingParams(temperature=1.0, seed=seed) for seed in range(6)]
+    requests = [CompletionRequest(prompt, max_tokens=4, sampling=params) for params in sampling]
+    answers = [submit(scheduler, engine, request)[1] for request in requests]
+    engine.gate.set()
+    results = [collect(answer)[1] for answer in answers]
+
+    assert sorted(result.prompt.evaluated for result in results)[-1] == n_tokens
+    assert sum(result.prompt.evaluated for result in results) <= n_tokens + 5
+    assert engine.n_evaluated <= n_tokens + 6 * 5
+
+
+def test_who_shares_a_prompt_goes_on_when_its_reader_leaves(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    request = CompletionRequest("def x = me + " * 40, max_tokens=2)
+    engine.gate.clear()
+    job, first = submit(scheduler, engine, request)
+    second = submit(scheduler, engine, request)[1]
+    assert engine.reached.wait(TIMEOUT_S)
+    scheduler.cancel(job, "cancelled")
+    engine.gate.set()
+
+    assert collect(first)[1].finish == "cancelled"
+    assert collect(second)[1].completion_tokens == 2
+
+
+def test_spare_work_is_done_when_there_is_nothing_else(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    request = CompletionRequest("def x = me + " * 40, max_tokens=0)
+    told: Answers = queue.Queue()
+    scheduler.submit_spare(Job(toy_generation(request, engine), told.put))
+
+    assert collect(told)[1].finish == "length"
+    assert scheduler.counters.jobs == scheduler.counters.evaluated_tokens == 0
+    _, result = collect(submit(scheduler, engine, request)[1])
+    assert result.prompt.evaluated == 1
+
+
+def test_spare_work_ends_when_there_is_other_work(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine, parallel=1)
+    told: Answers = queue.Queue()
+    engine.gate.clear()
+    long = CompletionRequest("y" * 3000, max_tokens=0)
+    scheduler.submit_spare(Job(toy_generation(long, engine), told.put))
+    assert engine.reached.wait(TIMEOUT_S)
+    answers = submit(scheduler, engine, CompletionRequest("def x", max_tokens=3))[1]
+    refused: Answers = queue.Queue()
+    scheduler.submit_spare(Job(toy_generation(long, engine), refused.put))
+    engine.gate.set()
+
+    assert collect(told)[1].finish == "cancelled"
+    assert collect(answers)[1].completion_tokens == 3
+    assert engine.n_evaluated < 2 * PREFILL_CHUNK
+    assert refused.empty()
