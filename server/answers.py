@@ -23,11 +23,14 @@ MAX_CHARS = 1 << 20
 
 
 class Answer:
-    """One generation's text as it comes, on the event loop; the latest listener hears it."""
+    """What a request's generations say, on the event loop; the latest listener hears it.
+
+    `text` is that of a single candidate, and so is `result`: several are never gone on with.
+    """
 
     def __init__(self, request: CompletionRequest) -> None:
         self.request = request
-        self.job: Job | None = None
+        self.jobs: tuple[Job, ...] = ()
         self.text = ""
         self.result: CompletionResult | None = None
         self._has_failed = False
@@ -80,6 +83,11 @@ class Answer:
 SUPERSEDED = CompletionChunk("", result=CompletionResult("superseded", "SUPERSEDED"))
 
 
+def superseded(request: CompletionRequest) -> list[CompletionChunk]:
+    """The chunks of a request that came too late, one for each candidate."""
+    return [replace(SUPERSEDED, index=index) for index in range(request.n)]
+
+
 class Answers:
     """The answers of late, of all sessions; the oldest finished ones are forgotten."""
 
@@ -119,7 +127,8 @@ def is_remembered(request: CompletionRequest) -> bool:
     are asked for, or a number of tokens, text alone is no answer.
     """
     wants_tokens = request.return_tokens or not request.detokenize or request.min_tokens > 0
-    return request.session is not None and not wants_tokens and request.max_tokens > 0
+    is_one = request.n == 1 and request.max_tokens > 0
+    return request.session is not None and is_one and not wants_tokens
 
 
 def reported_for_rest(chunk: CompletionChunk) -> CompletionChunk:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from suture.healing import TokenTransducer, Vocabulary
-from suture.server.answers import SUPERSEDED, Answer, Answers, Item, reported_for_rest
+from suture.server.answers import Answer, Answers, Item, reported_for_rest, superseded
 from suture.server.codec import Codec
 from suture.server.counters import RequestCounters
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
@@ -26,7 +26,7 @@ from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
-from suture.server.request import CompletionChunk, CompletionRequest
+from suture.server.request import CompletionChunk, CompletionRequest, FinishReason
 from suture.server.sessions import Sessions
 from suture.server.timed_text import TimedText
 
@@ -58,14 +58,15 @@ class Completions:
     async def complete(
         self, request: CompletionRequest, model: LoadedModel
     ) -> AsyncGenerator[CompletionChunk, None]:
-        """The text, chunk by chunk; the last chunk has the result. Closing it cancels.
+        """The text, chunk by chunk; a candidate's last has its result. Closing it cancels.
 
         Raises a `RequestError` or `Unavailable` before the first chunk, `EngineError` at any
         point.
         """
         if not self._arrives_in_time(request):
             self.counters.superseded += 1
-            yield SUPERSEDED
+            for chunk in superseded(request):
+                yield chunk
             return
         if (known := self._typed_through(request)) is not None:
             self.counters.continued += 1
@@ -74,14 +75,14 @@ class Completions:
                 yield reported_for_rest(chunk)
             return
         try:
-            generation = await self._prepare(request, model)
-            answer = self._answer(request, generation)
+            generations = await self._prepare(request, model)
+            answer = self._answer(request, generations)
             if not self._attach(request, answer):
                 self.counters.superseded += 1
-                yield SUPERSEDED
+                for chunk in superseded(request):
+                    yield chunk
                 return
-            assert answer.job is not None
-            self._scheduler.submit(answer.job)
+            self._scheduler.submit(*answer.jobs)
         except BaseException:
             self._retract(request)
             raise
@@ -94,13 +95,12 @@ class Completions:
     ) -> AsyncGenerator[CompletionChunk, None]:
         """An answer's chunks; leaving early cancels its generation, unless others listen now."""
         try:
-            async for chunk in _chunks(items):
+            async for chunk in _chunks(items, request.n):
                 yield chunk
         finally:
             if answer.listener is items:
                 answer.leave()
-                if answer.job is not None:
-                    self._scheduler.cancel(answer.job, "cancelled")
+                self._cancel(answer, "cancelled")
                 if request.session is not None:
                     self._sessions.leave(request.session, answer)
 
@@ -111,34 +111,48 @@ class Completions:
     def close(self) -> None:
         self._encoding.close()
 
-    async def _prepare(self, request: CompletionRequest, model: LoadedModel) -> Generation:
-        """The planned generation. A full queue is noticed before any work is done for it."""
-        self._scheduler.check_room(self._n_preparing)
-        self._n_preparing += 1
+    def _cancel(self, answer: Answer, reason: FinishReason) -> None:
+        for job in answer.jobs:
+            self._scheduler.cancel(job, reason)
+
+    async def _prepare(self, request: CompletionRequest, model: LoadedModel) -> list[Generation]:
+        """A planned generation for each candidate.
+
+        A full queue is noticed before any work is done for them.
+        """
+        self._scheduler.check_room(self._n_preparing + request.n - 1)
+        self._n_preparing += request.n
         asked = time.perf_counter()
 
-        def plan() -> tuple[Generation, float, float]:
+        def plan() -> tuple[list[Generation], float, float]:
             began = time.perf_counter()
-            return self._generation(request, model), began, time.perf_counter()
+            return self._generations(request, model), began, time.perf_counter()
 
         try:
-            generation, began, ended = await self._encoding.run(plan)
+            generations, began, ended = await self._encoding.run(plan)
         finally:
-            self._n_preparing -= 1
+            self._n_preparing -= request.n
         self.counters.encode_wait_s.observe(began - asked)
         self.counters.encode_s.observe(ended - began)
-        return generation
+        return generations
 
-    def _generation(self, request: CompletionRequest, model: LoadedModel) -> Generation:
-        """Plan the prompt and build what the loop needs; on the encoding thread."""
+    def _generations(self, request: CompletionRequest, model: LoadedModel) -> list[Generation]:
+        """Plan the prompt and build what the loops need; on the encoding thread."""
         vocabulary, codec = model.engine.vocabulary, model.codec
         if not codec.heals:
             request = replace(request, healing="off")
         plan = plan_prompt(
             request, vocabulary, model.family, codec.encode, model.budget, self._anchors
         )
-        text = TimedText(self._text_stream(request, plan, model), self._scheduler.counters)
-        return Generation(request, plan, vocabulary, text)
+        return [
+            Generation(
+                candidate,
+                plan,
+                vocabulary,
+                TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
+            )
+            for candidate in _candidates(request)
+        ]
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel
@@ -149,13 +163,16 @@ class Completions:
             return byte_stream(request, plan, self._transducers.get(vocabulary, stops, special))
         return window_stream(request, plan, vocabulary, windows[special], stops)
 
-    def _answer(self, request: CompletionRequest, generation: Generation) -> Answer:
-        """An answer on the running event loop, with the job that its chunks come from."""
+    def _answer(self, request: CompletionRequest, generations: list[Generation]) -> Answer:
+        """An answer on the running event loop, with the jobs that its chunks come from."""
         if self._outbox is None:
             self._outbox = Outbox()
         answer = Answer(request)
-        tell = partial(self._outbox.put, answer)
-        answer.job = Job(generation, tell, request.deadline_ms, request.prompt_deadline_ms)
+        deadlines = request.deadline_ms, request.prompt_deadline_ms
+        answer.jobs = tuple(
+            Job(generation, partial(_put, self._outbox, answer, index), *deadlines)
+            for index, generation in enumerate(generations)
+        )
         return answer
 
     def _typed_through(
@@ -166,8 +183,7 @@ class Completions:
         if request.session is not None and request.seq is not None:
             before = self._sessions.take_running(request.session)
             if before is not None and (found is None or before is not found[0]):
-                assert before.job is not None
-                self._scheduler.cancel(before.job, "superseded")
+                self._cancel(before, "superseded")
         if found is None:
             return None
         answer, rest = found
@@ -221,11 +237,29 @@ class TransducerCache:
         return n_bytes > self._max_stop_bytes or len(self._transducers) > self._max_entries
 
 
-async def _chunks(items: asyncio.Queue[Item]) -> AsyncGenerator[CompletionChunk, None]:
-    while True:
+def _candidates(request: CompletionRequest) -> list[CompletionRequest]:
+    """The request once for each candidate, each with a seed of its own."""
+    seed = request.sampling.seed
+    if request.n == 1 or seed is None:
+        return [request] * request.n
+    samplings = [replace(request.sampling, seed=seed + index) for index in range(request.n)]
+    return [replace(request, sampling=sampling) for sampling in samplings]
+
+
+def _put(outbox: Outbox[Item], answer: Answer, index: int, item: Item) -> None:
+    """Send what one of an answer's jobs has said."""
+    if index and isinstance(item, CompletionChunk):
+        item = replace(item, index=index)
+    outbox.put(answer, item)
+
+
+async def _chunks(
+    items: asyncio.Queue[Item], n_candidates: int
+) -> AsyncGenerator[CompletionChunk, None]:
+    n_complete = 0
+    while n_complete < n_candidates:
         item = await items.get()
         if isinstance(item, SutureError):
             raise item
+        n_complete += item.result is not None
         yield item
-        if item.result is not None:
-            return

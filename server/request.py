@@ -52,8 +52,8 @@ class CompletionRequest:
     `infill` says that there is a hole between `prefix` and `suffix`; without it the text goes
     on left to right after `prefix`, and `suffix` is empty. `give_back` None is the stable cut,
     else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
-    `prompt_deadline_ms` bounds the reading of the prompt, `deadline_ms` the generation from its
-    first token on; None is no bound.
+    `prompt_deadline_ms` bounds the time to the first token, `deadline_ms` the generation from
+    there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
     """
 
     prefix: str
@@ -82,6 +82,7 @@ class CompletionRequest:
     deadline_ms: int | None = None
     session: str | None = None
     seq: int | None = None
+    n: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +154,13 @@ class CompletionResult:
 
 @dataclass(frozen=True, slots=True)
 class CompletionChunk:
-    """Text released by some steps; only the last chunk of a completion has a `result`.
+    """Text released by some steps; only the last chunk of a candidate has a `result`.
 
-    `token_ids` are the accepted tokens since the chunk before, the healed ones included.
+    `token_ids` are the accepted tokens since the chunk before, the healed ones included. `index`
+    says which of a request's candidates it is of.
     """
 
     text: str
     token_ids: tuple[int, ...] = ()
     result: CompletionResult | None = None
+    index: int = 0

@@ -2,7 +2,7 @@
 
 `complete()` is an async generator, and closing it (`aclose`, or cancelling the task that waits in
 it) is how a completion is cancelled. It raises a `SutureError` before its first chunk, or an
-`EngineError` after it; its last chunk has the `result`.
+`EngineError` after it; the last chunk of each candidate has its `result`.
 
 A request with `infill` and an empty suffix is served by any model: one without FIM sentinels
 completes it left to right, and raises `InfillUnsupported` only where there is a suffix.
@@ -72,7 +72,7 @@ class Completer(Protocol):
         ...
 
     def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """The text of one completion, chunk by chunk."""
+        """The text of a completion, chunk by chunk, the candidates' in turns."""
         ...
 
     def status(self) -> dict[str, object]:

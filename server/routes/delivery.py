@@ -32,25 +32,30 @@ logger = logging.getLogger("suture.server")
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A whole completion: the joined text and token ids of its chunks, and the result."""
+    """A whole candidate: the joined text and token ids of its chunks, and the result."""
 
     text: str
     token_ids: list[int]
     result: CompletionResult
+    index: int = 0
 
 
 class Answer(Protocol):
-    """One completion in a dialect's words."""
+    """One request's candidates in a dialect's words."""
 
     def delta(self, chunk: CompletionChunk) -> bytes:
-        """The stream event of a chunk that is not the last."""
+        """The stream event of a chunk that is not its candidate's last."""
         ...
 
     def last(self, chunk: CompletionChunk, completed: Completed) -> bytes:
-        """The closing events: `chunk` is the last one, `completed` the sum of all."""
+        """A candidate's closing event: `chunk` is its last one, `completed` the sum of all."""
         ...
 
-    def whole(self, completed: Completed) -> dict[str, object]:
+    def end(self, candidates: list[Completed]) -> bytes:
+        """What closes the stream behind the last candidate's closing event."""
+        ...
+
+    def whole(self, candidates: list[Completed]) -> object:
         """The body of an answer that is not streamed."""
         ...
 
@@ -114,7 +119,7 @@ class CompletionRoute:
                     await stream.write(events)
                 await stream.close()
             else:
-                body = encode_json(asked.answer.whole(await collect(chunks)))
+                body = encode_json(asked.answer.whole(await collect(chunks, asked.request)))
                 await Response(body, media_type="application/json")(scope, receive, send)
 
 
@@ -127,36 +132,75 @@ def _scoped(asked: Asked, scope: Scope) -> Asked:
     return replace(asked, request=replace(request, session=session))
 
 
-async def collect(chunks: AsyncGenerator[CompletionChunk, None]) -> Completed:
-    """All of a completion."""
-    texts: list[str] = []
-    token_ids: list[int] = []
-    async for chunk in chunks:
+class _Joined:
+    """The candidates of a request as they come, chunk by chunk."""
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._texts: list[list[str]] = [[] for _ in range(request.n)]
+        self._token_ids: list[list[int]] = [[] for _ in range(request.n)]
+        self._completed: dict[int, Completed] = {}
+
+    def add(self, chunk: CompletionChunk) -> Completed | None:
+        """The candidate, if this was its last chunk."""
+        texts, token_ids = self._texts[chunk.index], self._token_ids[chunk.index]
         texts.append(chunk.text)
         token_ids += chunk.token_ids
-        if chunk.result is not None:
-            return Completed("".join(texts), token_ids, chunk.result)
+        if chunk.result is None:
+            return None
+        completed = Completed("".join(texts), token_ids, chunk.result, chunk.index)
+        self._completed[chunk.index] = completed
+        return completed
+
+    @property
+    def candidates(self) -> list[Completed] | None:
+        """All of them, once they are complete."""
+        if len(self._completed) < len(self._texts):
+            return None
+        return [self._completed[index] for index in range(len(self._texts))]
+
+
+async def collect(
+    chunks: AsyncGenerator[CompletionChunk, None], request: CompletionRequest
+) -> list[Completed]:
+    """All candidates of a request."""
+    joined = _Joined(request)
+    async for chunk in chunks:
+        joined.add(chunk)
+        if joined.candidates is not None:
+            return [_up_to_a_line(candidate, request) for candidate in joined.candidates]
     raise EngineError("the completion ended without a result")
+
+
+def _up_to_a_line(completed: Completed, request: CompletionRequest) -> Completed:
+    """What a deadline cut off inside a line is given up to the line before, if there is one."""
+    if completed.result.finish != "deadline" or request.shape == "raw":
+        return completed
+    end = max(completed.text.rfind("\n"), completed.text.rfind("\r")) + 1
+    return replace(completed, text=completed.text[:end]) if end else completed
 
 
 async def stream_events(
     chunks: AsyncGenerator[CompletionChunk, None], asked: Asked
 ) -> AsyncGenerator[bytes, None]:
     """The events of a streamed completion; no text is an event only for its ids."""
-    texts: list[str] = []
-    token_ids: list[int] = []
-    n_sent = 0
+    joined = _Joined(asked.request)
+    unsent: list[list[int]] = [[] for _ in range(asked.request.n)]
     async for chunk in chunks:
-        texts.append(chunk.text)
-        token_ids += chunk.token_ids
+        completed = joined.add(chunk)
         # Ids of chunks that had no text wait for the next event.
-        outgoing = replace(chunk, token_ids=tuple(token_ids[n_sent:]))
-        if chunk.result is not None:
-            yield asked.answer.last(outgoing, Completed("".join(texts), token_ids, chunk.result))
-            return
-        if chunk.text or asked.sends_ids:
+        unsent[chunk.index] += chunk.token_ids
+        if completed is None and not (chunk.text or asked.sends_ids):
+            continue
+        outgoing = replace(chunk, token_ids=tuple(unsent[chunk.index]))
+        unsent[chunk.index].clear()
+        if completed is None:
             yield asked.answer.delta(outgoing)
-            n_sent = len(token_ids)
+            continue
+        event_of_end = asked.answer.last(outgoing, completed)
+        if joined.candidates is not None:
+            yield event_of_end + asked.answer.end(joined.candidates)
+            return
+        yield event_of_end
     raise EngineError("the completion ended without a result")
 
 

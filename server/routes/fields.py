@@ -24,6 +24,7 @@ MAX_INT = 2**31 - 1
 # Below what the automaton takes: a request's shape may add stops of its own.
 MAX_STOPS = 64
 MAX_STOP_BYTES = 4096
+MAX_CANDIDATES = 16
 
 
 def _no_lone_surrogates(text: str) -> str:
@@ -56,6 +57,7 @@ def _bounded_stops(stops: list[str]) -> list[str]:
 Text = Annotated[str, AfterValidator(_no_lone_surrogates)]
 Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
 Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]
+Candidates = Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_CANDIDATES)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
 StopStrings = Annotated[list[Text], BeforeValidator(_one_or_many), AfterValidator(_bounded_stops)]

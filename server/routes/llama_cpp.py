@@ -33,6 +33,7 @@ from suture.server.routes.delivery import Asked, Completed, error_response
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import (
     MAX_INT,
+    Candidates,
     Integer,
     Number,
     SamplingFields,
@@ -81,8 +82,6 @@ class InfillBody(ExtensionFields, SamplingFields):
         "lora": ([],),
         "min_keep": (0,),
         "mirostat": (0,),
-        "n": (1,),
-        "n_cmpl": (1,),
         "n_probs": (0,),
         "return_progress": (False,),
         "top_n_sigma": (-1,),
@@ -103,6 +102,8 @@ class InfillBody(ExtensionFields, SamplingFields):
     response_fields: list[Text] = Field(default_factory=list)
     t_max_predict_ms: Number = 0
     t_max_prompt_ms: Number = 0
+    n_cmpl: Candidates | None = None
+    n: Candidates | None = None
     n_indent: Integer = 0
     n_keep: Integer = 0
     n_cache_reuse: Integer = 0
@@ -124,6 +125,7 @@ class InfillBody(ExtensionFields, SamplingFields):
             sampling=self._sampling(model),
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
+            n=self.n_cmpl or self.n or 1,
             prompt_deadline_ms=_limit(self.t_max_prompt_ms),
             deadline_ms=_limit(self.t_max_predict_ms),
             **self.extension(settings, model, max_tokens),
@@ -152,7 +154,8 @@ class InfillAnswer:
     model: str
 
     def delta(self, chunk: CompletionChunk) -> bytes:
-        return b'data: {"index":0,"content":%s,"tokens":%s,"stop":false}\n\n' % (
+        return b'data: {"index":%d,"content":%s,"tokens":%s,"stop":false}\n\n' % (
+            chunk.index,
             encode_json(chunk.text),
             encode_json(self._ids(chunk.token_ids)),
         )
@@ -162,7 +165,14 @@ class InfillAnswer:
         end |= {"content": chunk.text, "tokens": self._ids(chunk.token_ids)}
         return event(end)
 
-    def whole(self, completed: Completed) -> dict[str, object]:
+    def end(self, candidates: list[Completed]) -> bytes:
+        return b""
+
+    def whole(self, candidates: list[Completed]) -> object:
+        answers = [self._whole_one(one) for one in candidates]
+        return answers if len(answers) > 1 else answers[0]
+
+    def _whole_one(self, completed: Completed) -> dict[str, object]:
         answer = self._end(completed)
         if not self.body.response_fields:
             return answer
@@ -177,7 +187,7 @@ class InfillAnswer:
         ids = completed.token_ids if self.body.wants_token_ids else None
         prompt, timings = result.prompt, result.timings
         return {
-            "index": 0,
+            "index": completed.index,
             "content": text,
             "tokens": ids or [],
             "id_slot": self.body.id_slot,

@@ -23,6 +23,7 @@ from suture.server.routes.delivery import Asked, Completed
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import (
     MAX_INT,
+    Candidates,
     Count,
     SamplingFields,
     StopStrings,
@@ -78,7 +79,6 @@ class CompletionsBody(ExtensionFields, SamplingFields):
         "grammar": ("",),
         "json_schema": (),
         "logprobs": (0, False),
-        "n": (1,),
         "response_format": ({"type": "text"},),
     }
 
@@ -89,6 +89,7 @@ class CompletionsBody(ExtensionFields, SamplingFields):
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
     stream_options: StreamOptions | None = None
+    n: Candidates | None = None
     logit_bias: Annotated[dict[int, float], BeforeValidator(_logit_bias)] = Field(
         default_factory=dict
     )
@@ -115,6 +116,7 @@ class CompletionsBody(ExtensionFields, SamplingFields):
             sampling=replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
+            n=self.n or 1,
             **self.extension(settings, model, max_tokens),
         )
 
@@ -130,58 +132,76 @@ class CompletionsAnswer:
             "created": int(time.time()),
             "model": model,
         }
-        # All of a stream's events but the last differ in their text alone.
+        # All of a stream's events but the last of each choice differ in little.
         self._before = b"data: " + encode_json(self._head)[:-1] + b',"choices":[{"text":'
         usage = b',"usage":null' if body.includes_usage else b""
         self._after = b"}]" + usage + b"}\n\n"
 
     def delta(self, chunk: CompletionChunk) -> bytes:
-        choice = b',"index":0,"logprobs":null,"finish_reason":null'
+        choice = b',"index":%d,"logprobs":null,"finish_reason":null' % chunk.index
         if self._body.wants_token_ids:
             choice += b',"token_ids":' + encode_json(chunk.token_ids)
         return self._before + encode_json(chunk.text) + choice + self._after
 
     def last(self, chunk: CompletionChunk, completed: Completed) -> bytes:
-        suture = {"suture": self._suture(completed)}
-        end = self._head | {"choices": [self._choice(chunk, _finish_reason(completed))]}
-        if not self._body.includes_usage:
-            return event(end | suture) + DONE
-        usage = self._head | {"choices": [], "usage": _usage(completed)} | suture
-        return event(end | {"usage": None}) + event(usage) + DONE
+        end = self._head | {"choices": [self._choice(chunk, completed)]}
+        if self._body.includes_usage:
+            return event(end | {"usage": None})
+        return event(end | self._suture_of_one(completed))
 
-    def whole(self, completed: Completed) -> dict[str, object]:
-        chunk = CompletionChunk(completed.text, tuple(completed.token_ids))
+    def end(self, candidates: list[Completed]) -> bytes:
+        if not self._body.includes_usage:
+            return DONE
+        usage = self._head | {"choices": [], "usage": _usage(candidates)}
+        return event(usage | self._suture_of_one(candidates[0])) + DONE
+
+    def whole(self, candidates: list[Completed]) -> object:
         return self._head | {
-            "choices": [self._choice(chunk, _finish_reason(completed))],
-            "usage": _usage(completed),
-            "suture": self._suture(completed),
+            "choices": [
+                self._choice(CompletionChunk(one.text, tuple(one.token_ids)), one)
+                for one in candidates
+            ],
+            "usage": _usage(candidates),
+            **self._suture_of_one(candidates[0]),
         }
 
-    def _choice(self, chunk: CompletionChunk, finish_reason: str | None) -> dict[str, object]:
+    def _choice(self, chunk: CompletionChunk, completed: Completed) -> dict[str, object]:
         choice: dict[str, object] = {
             "text": chunk.text,
-            "index": 0,
+            "index": completed.index,
             "logprobs": None,
-            "finish_reason": finish_reason,
+            "finish_reason": _finish_reason(completed),
         }
-        return choice | ({"token_ids": chunk.token_ids} if self._body.wants_token_ids else {})
+        if self._body.wants_token_ids:
+            choice["token_ids"] = chunk.token_ids
+        return choice | (self._suture(completed) if self._has_many else {})
+
+    def _suture_of_one(self, completed: Completed) -> dict[str, object]:
+        """Ours, beside the choices; where there are several, each has its own."""
+        return {} if self._has_many else self._suture(completed)
+
+    @property
+    def _has_many(self) -> bool:
+        return (self._body.n or 1) > 1
 
     def _suture(self, completed: Completed) -> dict[str, object]:
         ids = completed.token_ids if self._body.wants_token_ids else None
-        return suture_object(completed.result, completed.text, ids)
+        return {"suture": suture_object(completed.result, completed.text, ids)}
 
 
 def _finish_reason(completed: Completed) -> str:
     return _FINISH_REASONS.get(completed.result.finish, "length")
 
 
-def _usage(completed: Completed) -> dict[str, object]:
-    result = completed.result
+def _usage(candidates: list[Completed]) -> dict[str, object]:
+    # The prompt is read once for all of them.
+    prompt = candidates[0].result.prompt
+    n_completion = sum(one.result.completion_tokens for one in candidates)
     return {
-        "prompt_tokens": result.prompt.tokens,
-        "completion_tokens": result.completion_tokens,
-        "total_tokens": result.prompt.tokens + result.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": result.prompt.reused},
+        "prompt_tokens": prompt.tokens,
+        "completion_tokens": n_completion,
+        "total_tokens": prompt.tokens + n_completion,
+        "prompt_tokens_details": {"cached_tokens": prompt.reused},
     }
 
 

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,9 +16,9 @@ from suture.server.completion import Completions, LoadedModel, TransducerCache
 from suture.server.encoding import EncodingThread
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
-from suture.server.engine.scripted import Model, ScriptedEngine, speaking_model
+from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.errors import InfillUnsupported, QueueFull
-from suture.server.request import CompletionRequest, CompletionResult
+from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
 
 VOCABULARY = toy_vocabulary()
 TEXT = b"def x = (me)"
@@ -83,6 +84,64 @@ def test_a_request_completes() -> None:
 
     text, result = asyncio.run(run())
     assert (text, result.finish) == (" (me)", "eos")
+
+
+async def candidates(
+    made: Completing, request: CompletionRequest
+) -> dict[int, tuple[str, CompletionResult]]:
+    texts: dict[int, str] = {}
+    done: dict[int, tuple[str, CompletionResult]] = {}
+    async with contextlib.aclosing(made.completions.complete(request, made.model)) as chunks:
+        async for chunk in chunks:
+            texts[chunk.index] = texts.get(chunk.index, "") + chunk.text
+            if chunk.result is not None:
+                done[chunk.index] = texts[chunk.index], chunk.result
+    return done
+
+
+def test_candidates_are_those_of_the_seeds_that_follow_and_read_one_prompt() -> None:
+    async def run() -> None:
+        async with completing(random_model(VOCABULARY.n_vocab)) as made:
+            sampling = SamplingParams(temperature=1.0, seed=5)
+            request = CompletionRequest("def x = (me) " * 9, sampling=sampling, max_tokens=8, n=3)
+            done = await candidates(made, request)
+            n_prompt = done[0][1].prompt.tokens
+            assert made.engine.n_evaluated <= n_prompt + 3 * 8
+            assert [done[index][1].seed for index in range(3)] == [5, 6, 7]
+            for index, (text, _) in done.items():
+                alone = replace(request, n=1, sampling=replace(sampling, seed=5 + index))
+                assert (await made.complete(alone))[0] == text
+
+    asyncio.run(run())
+
+
+def test_candidates_are_refused_and_cancelled_together() -> None:
+    async def run() -> None:
+        go = threading.Event()
+        async with completing(gated(speaking_model(VOCABULARY, TEXT), go), 3) as made:
+            too_many = CompletionRequest("def x", n=5)
+            with pytest.raises(QueueFull):
+                await candidates(made, too_many)
+            leaving = asyncio.create_task(candidates(made, CompletionRequest("def x =", n=4)))
+            await until(lambda: made.scheduler.n_running + made.scheduler.n_waiting == 4)
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            go.set()
+            await until(lambda: made.scheduler.n_running + made.scheduler.n_waiting == 0)
+            assert (await made.complete(CompletionRequest("def x =")))[0] == " (me)"
+
+    asyncio.run(run())
+
+
+def test_all_candidates_of_a_superseded_request_are_superseded() -> None:
+    async def run() -> None:
+        async with completing(speaking_model(VOCABULARY, TEXT)) as made:
+            await candidates(made, CompletionRequest("def x =", session="s", seq=2))
+            late = CompletionRequest("def x =", session="s", seq=1, n=2)
+            done = await candidates(made, late)
+            assert [done[index][1].finish for index in range(2)] == ["superseded"] * 2
+
+    asyncio.run(run())
 
 
 def test_a_newer_request_supersedes_and_a_late_one_is_superseded() -> None:

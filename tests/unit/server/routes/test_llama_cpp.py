@@ -130,6 +130,12 @@ def test_sampling_fields_are_taken_over() -> None:
     assert parse(HOLE | {"logit_bias": {"3": 1}}).sampling.logit_bias == ((3, 1.0),)
 
 
+def test_n_is_a_number_of_candidates() -> None:
+    assert (parse(HOLE).n, parse(HOLE | {"n": 3}).n, parse(HOLE | {"n_cmpl": 4}).n) == (1, 3, 4)
+    for wrong in (0, 17, True, "2"):
+        assert refusal({"n_cmpl": wrong}).field == "n_cmpl"
+
+
 @pytest.mark.parametrize("seed", [None, -1, 2**32 - 1])
 def test_a_random_seed_is_none(seed: int | None) -> None:
     assert parse(HOLE | {"seed": seed}).sampling.seed is None
@@ -151,8 +157,6 @@ def test_samplers_that_are_not_listed_are_off() -> None:
         ("grammar", "root ::= x", ""),
         ("json_schema", {}, None),
         ("n_probs", 1, 0),
-        ("n", 2, 1),
-        ("n_cmpl", True, 1),
         ("lora", [{"id": 0, "scale": 1.0}], []),
         ("image_data", [{}], []),
         ("mirostat", 2, 0),

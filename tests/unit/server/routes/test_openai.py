@@ -25,6 +25,7 @@ def test_fields_are_taken_over() -> None:
             "top_k": 3,
             "stop": ["x", ""],
             "seed": 5,
+            "n": 2,
             "presence_penalty": 1,
             "logit_bias": {"7": -100},
             "return_tokens": True,
@@ -33,6 +34,7 @@ def test_fields_are_taken_over() -> None:
     assert (request.prefix, request.suffix, request.infill) == ("a", "b", True)
     assert request.max_tokens == MODEL.n_ctx and request.stop == ("x",)
     assert request.sampling.temperature == 0 and request.sampling.top_k == 3
+    assert request.n == 2
     assert request.sampling.seed == 5 and request.sampling.presence_penalty == 1
     assert request.sampling.logit_bias == ((7, -100.0),) and request.return_tokens
 
@@ -40,7 +42,6 @@ def test_fields_are_taken_over() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "neutral"),
     [
-        ("n", 2, 1),
         ("best_of", 2, 1),
         ("echo", True, False),
         ("logprobs", 1, None),
@@ -61,6 +62,9 @@ def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(
     ("field", "value"),
     [
         ("suffix", 1),
+        ("n", 0),
+        ("n", 17),
+        ("n", True),
         ("max_tokens", -1),
         ("max_tokens", False),
         ("temperature", -0.1),
