@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from suture.server.engine.job import Job
 from suture.server.errors import SutureError
@@ -88,6 +88,14 @@ def superseded(request: CompletionRequest) -> list[CompletionChunk]:
     return [replace(SUPERSEDED, index=index) for index in range(request.n)]
 
 
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The text of an earlier answer, and what of it is expected to come next."""
+
+    text: str = ""
+    rest: str = ""
+
+
 class Answers:
     """The answers of late, of all sessions; the oldest finished ones are forgotten."""
 
@@ -105,6 +113,21 @@ class Answers:
             if rest is not None:
                 return answer, rest
         return None
+
+    def recall(self, request: CompletionRequest) -> Recalled:
+        """What the latest answer of the session suggests, where none is the request's own.
+
+        Also one that was left, or is used up: its text is a guess like any other.
+        """
+        if request.session is None:
+            return Recalled()
+        answers = (a for a in reversed(self._answers) if a.request.session == request.session)
+        latest = next((answer for answer in answers if answer.text), None)
+        if latest is None:
+            return Recalled()
+        typed = request.prefix[len(latest.request.prefix) :]
+        goes_on = request.prefix.startswith(latest.request.prefix) and latest.text.startswith(typed)
+        return Recalled(latest.text, latest.text[len(typed) :] if goes_on else "")
 
     def add(self, answer: Answer) -> None:
         if not is_remembered(answer.request):

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from suture.healing import TokenTransducer, Vocabulary
-from suture.server.answers import Answer, Answers, Item, reported_for_rest, superseded
+from suture.healing import Encode, TokenTransducer, Vocabulary
+from suture.server.answers import Answer, Answers, Item, Recalled, reported_for_rest, superseded
 from suture.server.codec import Codec
 from suture.server.counters import RequestCounters
+from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.line_ends import lf_only
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
 from suture.server.encoding import EncodingThread
 from suture.server.engine.job import Job
@@ -123,10 +125,11 @@ class Completions:
         self._scheduler.check_room(self._n_preparing + request.n - 1)
         self._n_preparing += request.n
         asked = time.perf_counter()
+        recalled = self._answers.recall(request)
 
         def plan() -> tuple[list[Generation], float, float]:
             began = time.perf_counter()
-            return self._generations(request, model), began, time.perf_counter()
+            return self._generations(request, model, recalled), began, time.perf_counter()
 
         try:
             generations, began, ended = await self._encoding.run(plan)
@@ -136,7 +139,9 @@ class Completions:
         self.counters.encode_s.observe(ended - began)
         return generations
 
-    def _generations(self, request: CompletionRequest, model: LoadedModel) -> list[Generation]:
+    def _generations(
+        self, request: CompletionRequest, model: LoadedModel, recalled: Recalled
+    ) -> list[Generation]:
         """Plan the prompt and build what the loops need; on the encoding thread."""
         vocabulary, codec = model.engine.vocabulary, model.codec
         if not codec.heals:
@@ -150,6 +155,7 @@ class Completions:
                 plan,
                 vocabulary,
                 TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
+                _known(plan, recalled, codec.encode),
             )
             for candidate in _candidates(request)
         ]
@@ -235,6 +241,13 @@ class TransducerCache:
     def _is_over_its_bounds(self) -> bool:
         n_bytes = sum(len(stop.encode()) for stops, _ in self._transducers for stop in stops)
         return n_bytes > self._max_stop_bytes or len(self._transducers) > self._max_entries
+
+
+def _known(plan: PromptPlan, recalled: Recalled, encode: Encode) -> DraftIndex:
+    """Where drafts are looked up: an earlier answer, then the prompt, and what is expected next."""
+    text, rest = (lf_only(part).encode() for part in (recalled.text, recalled.rest))
+    expected = encode(plan.pending + rest) if rest else ()
+    return DraftIndex((*encode(text), *plan.kept_ids), expected)
 
 
 def _candidates(request: CompletionRequest) -> list[CompletionRequest]:

@@ -1,10 +1,11 @@
 """Drafts: what the text at hand suggests comes next, to be verified in one evaluation.
 
 Code repeats itself, and a completion often repeats the text around its hole. So the last tokens are
-looked up in all that is known (the prompt, files beside it, what was generated), and what followed
-them there is the *draft*. It is evaluated behind the token just drawn; each of its tokens that
-equals the one drawn from the row before it is one evaluation saved, and the first that does not
-ends the step. Every token is drawn from its own row as always, so the text never depends on drafts.
+looked up in all that is known (the prompt, files beside it, the session's last answer, what was
+generated), and what followed them there is the *draft*; while the text is what that answer was, the
+rest of it is. It is evaluated behind the token just drawn; each of its tokens that equals the one
+drawn from the row before it is one evaluation saved, and the first that does not ends the step.
+Every token is drawn from its own row as always, so the text never depends on drafts.
 
 A wider evaluation costs more, on a CPU very much so, and not evenly. `DraftWidth` weighs that cost
 against how often drafts came true lately, and proposes none where they do not pay.
@@ -32,18 +33,26 @@ _MEMORY = 0.9
 
 
 class DraftIndex:
-    """A growing text of tokens, and where each run of three tokens stood in it last."""
+    """A growing text of tokens, and where each run of three tokens stood in it last.
 
-    def __init__(self, tokens: Sequence[int] = ()) -> None:
+    `expected` are the tokens that come behind `tokens` if an earlier answer still holds.
+    """
+
+    def __init__(self, tokens: Sequence[int] = (), expected: Sequence[int] = ()) -> None:
         self._tokens: list[int] = []
         self._places: dict[tuple[int, ...], list[int]] = {}
+        self._expected: tuple[int, ...] = ()
+        self._n_met = 0
         self.extend(tokens)
+        self._expected = tuple(expected)
 
     def extend(self, tokens: Sequence[int]) -> None:
         """The text goes on."""
         known = self._tokens
         first = len(known)
         known.extend(tokens)
+        if self._expected:
+            self._meet(tokens)
         # The run that ends the text is not entered: nothing follows it yet.
         for end in range(max(first, MIN_MATCH), len(known)):
             places = self._places.setdefault(tuple(known[end - MIN_MATCH : end]), [])
@@ -53,9 +62,12 @@ class DraftIndex:
     def propose(self, n_tokens: int) -> tuple[tuple[int, ...], int]:
         """At most `n_tokens` that may come next, and how many tokens matched before them.
 
+        What is expected comes first, for as long as it was met; it is trusted like a long match.
         Of the places where the text's end stood before, the one that matches longest counts, the
         latest of several.
         """
+        if expected := self._expected[self._n_met : self._n_met + n_tokens]:
+            return expected, MAX_DRAFT
         known = self._tokens
         places = self._places.get(tuple(known[-MIN_MATCH:]), ())
         best, n_best = 0, 0
@@ -64,6 +76,13 @@ class DraftIndex:
             if n_matched >= n_best:
                 best, n_best = place, n_matched
         return tuple(known[best : best + n_tokens]) if n_best else (), n_best
+
+    def _meet(self, tokens: Sequence[int]) -> None:
+        expected = self._expected[self._n_met : self._n_met + len(tokens)]
+        if expected and expected == tuple(tokens[: len(expected)]):
+            self._n_met += len(expected)
+        else:
+            self._expected = ()
 
     def _n_matched(self, place: int) -> int:
         """How many tokens before `place` equal the text's end; counted up to `MAX_DRAFT`."""

@@ -17,7 +17,7 @@ from typing import Literal
 
 from suture.healing import TokenHealer, Vocabulary
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
-from suture.server.decoding.line_ends import LineEnds
+from suture.server.decoding.line_ends import LineEnds, lf_only
 from suture.server.decoding.sampling import Logits, Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
@@ -44,6 +44,7 @@ class Generation:
     """The loop of one request over its prompt plan.
 
     `text_stream` must be a new one for this plan, its `stop_strings` and `special_tokens`.
+    `known` is where drafts are looked up, if in more than the prompt.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Generation:
         plan: PromptPlan,
         vocabulary: Vocabulary,
         text_stream: TextStream,
+        known: DraftIndex | None = None,
     ) -> None:
         self.finished = False
         self._request = request
@@ -72,7 +74,7 @@ class Generation:
         self._has_sent = False
         self._unsent_text: list[str] = []
         self._unsent_ids: list[int] = []
-        self._known = DraftIndex(plan.kept_ids)
+        self._known = DraftIndex(plan.kept_ids) if known is None else known
         self._draft: tuple[int, ...] = ()
         self._n_matched = 0
         self._width: DraftWidth | None = None
@@ -296,7 +298,7 @@ def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...
     stops = request.stop
     if plan.windows.line_end != "\n":
         # The model is shown LF, and so says LF, where the document and its client have others.
-        stops = tuple(stop.replace("\r\n", "\n").replace("\r", "\n") for stop in stops)
+        stops = tuple(map(lf_only, stops))
     ends = () if request.ignore_eos else plan.stop_strings
     return (*stops, *ends, "\n") if request.shape == "line" else (*stops, *ends)
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def lf_only(text: str) -> str:
+    """The text as models are shown it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 class LineEnds:
     """Turns each line end of a text that comes in parts into `line_end`; LF changes nothing.
 
@@ -20,5 +25,4 @@ class LineEnds:
         if self._after_cr:
             text = text.removeprefix("\n")
         self._after_cr = text.endswith("\r")
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        return text.replace("\n", self._line_end)
+        return lf_only(text).replace("\n", self._line_end)

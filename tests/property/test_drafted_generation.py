@@ -38,11 +38,14 @@ def repetitive_model(seed: int) -> Model:
 
 
 def complete(
-    model: Model, request: CompletionRequest, width: DraftWidth | None
+    model: Model,
+    request: CompletionRequest,
+    width: DraftWidth | None,
+    expected: Sequence[int] = (),
 ) -> tuple[tuple[int, ...], str, CompletionResult, int]:
     """Ids, text, result and number of evaluations."""
     engine = ScriptedEngine(VOCABULARY, toy_encode, model)
-    generation = toy_generation(request, engine)
+    generation = toy_generation(request, engine, expected=expected)
     sequence = engine.open()
     ids: tuple[int, ...] = ()
     text, n_steps = "", 0
@@ -76,6 +79,22 @@ requests = st.builds(
         seed=st.integers(0, 5),
     ),
 )
+
+
+@settings(max_examples=80, deadline=None)
+@given(requests, st.integers(0, 20), st.integers(0, 9), st.integers(0, 9))
+def test_g1_the_text_does_not_depend_on_what_is_expected(
+    request: CompletionRequest, seed: int, n_right: int, n_wrong: int
+) -> None:
+    model = repetitive_model(seed)
+    plain = complete(model, request, None)
+    wrong = [VOCABULARY.n_vocab - 1 - n for n in range(n_wrong)]
+
+    drafted = complete(model, request, Always(StepCosts()), [*plain[0][:n_right], *wrong])
+
+    assert drafted[:2] == plain[:2]
+    assert drafted[2].finish == plain[2].finish
+    assert drafted[3] == plain[3] - drafted[2].draft.accepted
 
 
 @settings(max_examples=150, deadline=None)

@@ -48,6 +48,19 @@ def test_a_text_that_grows_is_the_text_at_once(head: list[int], tail: list[int])
     assert grown.propose(8) == DraftIndex(head + tail).propose(8)
 
 
+@given(texts, texts, texts, st.integers(1, 8))
+def test_what_is_expected_is_drafted_until_it_is_not_met(
+    head: list[int], expected: list[int], said: list[int], n_tokens: int
+) -> None:
+    index = DraftIndex(head, expected)
+    for n, token in enumerate(said):
+        is_met = said[:n] == expected[:n] and n < len(expected)
+        others = DraftIndex(head + said[:n]).propose(n_tokens)
+        rest = tuple(expected[n : n + n_tokens])
+        assert index.propose(n_tokens) == ((rest, MAX_DRAFT) if is_met else others)
+        index.extend([token])
+
+
 def test_drafts_that_come_true_become_wide_and_others_cease() -> None:
     width = DraftWidth(StepCosts())
     assert width.best(MAX_DRAFT, 15) == 3

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from suture.healing import Decoding, Encode, TokenKind, TokenTransducer, Vocabulary
 from suture.server.codec import Choice, Codec, DetokenizerName
+from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream, window_stream
 from suture.server.engine.protocol import Engine
@@ -60,7 +61,10 @@ def toy_codec(encode: Encode) -> Codec:
 
 
 def toy_generation(
-    request: CompletionRequest, engine: Engine, detokenizer: DetokenizerName = "bytes"
+    request: CompletionRequest,
+    engine: Engine,
+    detokenizer: DetokenizerName = "bytes",
+    expected: Sequence[int] = (),
 ) -> Generation:
     vocabulary = engine.vocabulary
     family = detect_family(vocabulary, "toy")
@@ -75,4 +79,4 @@ def toy_generation(
             frozenset(i for i in vocabulary.silent_ids if not transducer.piece_of(i)),
         )
         stream = window_stream(request, plan, vocabulary, decoding, stops)
-    return Generation(request, plan, vocabulary, stream)
+    return Generation(request, plan, vocabulary, stream, DraftIndex(plan.kept_ids, expected))

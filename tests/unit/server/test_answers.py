@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
-from suture.server.answers import Answer, Answers
+from suture.server.answers import Answer, Answers, Recalled
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
@@ -151,6 +151,35 @@ def test_a_client_that_left_leaves_nothing_to_go_on_with() -> None:
         assert (text, result.finish) == (REST, "eos")
 
     run(work, gate)
+
+
+@pytest.mark.parametrize(("typed", "is_expected"), [(" (me", True), (" [", False)])
+def test_what_was_said_before_a_client_left_is_drafted(typed: str, is_expected: bool) -> None:
+    gate = Gate(b"def x = (me, user)")
+
+    async def work(editor: Editor) -> None:
+        first = editor.ask(FIRST)
+        said = ""
+        while not said.startswith(" (me, us"):
+            said += (await anext(first)).text
+        await first.aclose()
+        gate.go.set()
+        text, result = await editor.complete(replace(FIRST, prefix=FIRST.prefix + typed, seq=2))
+        assert (FIRST.prefix + typed + text).encode() == SAID or not is_expected
+        assert (result.draft.accepted > 0) == is_expected
+
+    run(work, gate)
+
+
+def test_what_is_recalled_is_the_sessions_own() -> None:
+    answers = Answers()
+    answers.add(finished(FIRST, REST, "length"))
+
+    typed = replace(FIRST, prefix=FIRST.prefix + " (me", max_tokens=3)
+    assert answers.recall(typed) == Recalled(REST, REST.removeprefix(" (me"))
+    assert answers.recall(replace(FIRST, prefix="def y")) == Recalled(REST, "")
+    for other in ("another", None):
+        assert answers.recall(replace(FIRST, session=other)) == Recalled()
 
 
 def test_the_listener_that_took_over_cancels_when_it_leaves() -> None:
