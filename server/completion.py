@@ -6,6 +6,7 @@ import asyncio
 import collections
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -32,6 +33,8 @@ from suture.server.request import CompletionChunk, CompletionRequest, FinishReas
 from suture.server.sessions import Sessions
 from suture.server.timed_text import TimedText
 
+PAUSE_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -44,9 +47,12 @@ class LoadedModel:
 
 
 class Completions:
-    """Completes requests on one scheduler; used from one event loop."""
+    """Completes requests on one scheduler; used from one event loop.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    `pause_s` without a request is a pause, in which the anchor may move.
+    """
+
+    def __init__(self, scheduler: Scheduler, pause_s: float = PAUSE_S) -> None:
         self.counters = RequestCounters()
         self._scheduler = scheduler
         self._encoding = EncodingThread()
@@ -56,6 +62,8 @@ class Completions:
         self._answers = Answers()
         self._n_preparing = 0
         self._outbox: Outbox[Item] | None = None
+        self._pause_s = pause_s
+        self._in_pause: asyncio.Task[None] | None = None
 
     async def complete(
         self, request: CompletionRequest, model: LoadedModel
@@ -65,6 +73,7 @@ class Completions:
         Raises a `RequestError` or `Unavailable` before the first chunk, `EngineError` at any
         point.
         """
+        self._end_pause()
         if not self._arrives_in_time(request):
             self.counters.superseded += 1
             for chunk in superseded(request):
@@ -73,8 +82,9 @@ class Completions:
         if (known := self._typed_through(request)) is not None:
             self.counters.continued += 1
             answer, chunks = known
-            async for chunk in self._listen(request, answer, chunks):
-                yield reported_for_rest(chunk)
+            async with aclosing(self._listen(request, model, answer, chunks)) as heard:
+                async for chunk in heard:
+                    yield reported_for_rest(chunk)
             return
         try:
             generations = await self._prepare(request, model)
@@ -89,15 +99,22 @@ class Completions:
             self._retract(request)
             raise
         self._answers.add(answer)
-        async for chunk in self._listen(request, answer, answer.listener):
-            yield chunk
+        async with aclosing(self._listen(request, model, answer, answer.listener)) as heard:
+            async for chunk in heard:
+                yield chunk
 
     async def _listen(
-        self, request: CompletionRequest, answer: Answer, items: asyncio.Queue[Item]
+        self,
+        request: CompletionRequest,
+        model: LoadedModel,
+        answer: Answer,
+        items: asyncio.Queue[Item],
     ) -> AsyncGenerator[CompletionChunk, None]:
         """An answer's chunks; leaving early cancels its generation, unless others listen now."""
         try:
             async for chunk in _chunks(items, request.n):
+                if chunk.result is not None and answer.listener is items:
+                    self._begin_pause(request, model, answer)
                 yield chunk
         finally:
             if answer.listener is items:
@@ -105,6 +122,35 @@ class Completions:
                 self._cancel(answer, "cancelled")
                 if request.session is not None:
                     self._sessions.leave(request.session, answer)
+
+    def _begin_pause(self, request: CompletionRequest, model: LoadedModel, answer: Answer) -> None:
+        """Have the anchor move, if it is to, once nobody has asked for anything in a while."""
+        if answer.jobs[0].generation.plan.is_far:
+            self._end_pause()
+            self._in_pause = asyncio.ensure_future(self._move_anchor(request, model))
+
+    def _end_pause(self) -> None:
+        if self._in_pause is not None:
+            self._in_pause.cancel()
+            self._in_pause = None
+
+    async def _move_anchor(self, request: CompletionRequest, model: LoadedModel) -> None:
+        """Read the prompt with an anchor at the cursor's line, unless another request comes."""
+        await asyncio.sleep(self._pause_s)
+        anchors = Anchors()
+        plan = partial(self._plan, replace(request, n=1), model, anchors)
+        prompt = replace(await self._encoding.run(plan), max_tokens=0)
+        text = self._text_stream(request, prompt, model)
+        generation = Generation(request, prompt, model.engine.vocabulary, text)
+        told: asyncio.Queue[Item] = asyncio.Queue()
+        job = Job(generation, partial(self._outbox_here().put, told))
+        self._scheduler.submit_spare(job)
+        try:
+            async for chunk in _chunks(told, 1):
+                if chunk.result is not None and chunk.result.finish == "length":
+                    await self._encoding.run(partial(self._anchors.adopt, anchors))
+        finally:
+            self._scheduler.cancel(job, "cancelled")
 
     @property
     def n_preparing(self) -> int:
@@ -143,22 +189,24 @@ class Completions:
         self, request: CompletionRequest, model: LoadedModel, recalled: Recalled
     ) -> list[Generation]:
         """Plan the prompt and build what the loops need; on the encoding thread."""
-        vocabulary, codec = model.engine.vocabulary, model.codec
-        if not codec.heals:
-            request = replace(request, healing="off")
-        plan = plan_prompt(
-            request, vocabulary, model.family, codec.encode, model.budget, self._anchors
-        )
+        plan = self._plan(request, model, self._anchors)
         return [
             Generation(
                 candidate,
                 plan,
-                vocabulary,
+                model.engine.vocabulary,
                 TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
-                _known(plan, recalled, codec.encode),
+                _known(plan, recalled, model.codec.encode),
             )
             for candidate in _candidates(request)
         ]
+
+    def _plan(self, request: CompletionRequest, model: LoadedModel, anchors: Anchors) -> PromptPlan:
+        codec = model.codec
+        if not codec.heals:
+            request = replace(request, healing="off")
+        vocabulary = model.engine.vocabulary
+        return plan_prompt(request, vocabulary, model.family, codec.encode, model.budget, anchors)
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel
@@ -171,15 +219,20 @@ class Completions:
 
     def _answer(self, request: CompletionRequest, generations: list[Generation]) -> Answer:
         """An answer on the running event loop, with the jobs that its chunks come from."""
-        if self._outbox is None:
-            self._outbox = Outbox()
+        outbox = self._outbox_here()
         answer = Answer(request)
         deadlines = request.deadline_ms, request.prompt_deadline_ms
         answer.jobs = tuple(
-            Job(generation, partial(_put, self._outbox, answer, index), *deadlines)
+            Job(generation, partial(_put, outbox, answer, index), *deadlines)
             for index, generation in enumerate(generations)
         )
         return answer
+
+    def _outbox_here(self) -> Outbox[Item]:
+        """The outbox of the running event loop."""
+        if self._outbox is None:
+            self._outbox = Outbox()
+        return self._outbox
 
     def _typed_through(
         self, request: CompletionRequest

@@ -153,10 +153,14 @@ class RequestCounters:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All there is to see at one moment. `preparing` requests are being planned."""
+    """All there is to see at one moment.
+
+    `spare` is of work that nobody asked for. `preparing` requests are being planned.
+    """
 
     counters: Counters = field(default_factory=Counters)
     requests: RequestCounters = field(default_factory=RequestCounters)
+    spare: Counters = field(default_factory=Counters)
     running: int = 0
     waiting: int = 0
     preparing: int = 0

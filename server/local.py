@@ -84,6 +84,7 @@ class LocalCompleter:
     def measured(self) -> Measured:
         return Measured(
             counters=self._scheduler.counters,
+            spare=self._scheduler.spare,
             requests=self._completions.counters,
             running=self._scheduler.n_running,
             waiting=self._scheduler.n_waiting,

@@ -82,6 +82,10 @@ class Generation:
         self.n_rejected = 0
 
     @property
+    def plan(self) -> PromptPlan:
+        return self._plan
+
+    @property
     def prompt_ids(self) -> tuple[int, ...]:
         return self._plan.kept_ids
 

@@ -2,7 +2,8 @@
 
 On a CPU the cost does not grow evenly: a kernel for few rows gives way to one for many, and what
 lies between is the worst of both. What is not known is taken from a quantized model's costs on two
-cores, scaled to the first evaluation here.
+cores. Costs are kept as multiples of a single token's, which is evaluated all the time: a machine
+that is busy with other things becomes slower for all sizes at once.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ class StepCosts:
     """Seconds by the number of tokens. For one engine, whose thread uses it."""
 
     def __init__(self) -> None:
-        self._seconds = {n: ms / 1000 for n, ms in _COSTS.items()}
+        self._one_s = _COSTS[1] / 1000
+        self._multiples = {n: ms / _COSTS[1] for n, ms in _COSTS.items()}
         self._is_learned = False
 
     def of(self, n_tokens: int) -> float:
         """Seconds that `n_tokens` will take; between the sizes that are known, in proportion."""
-        known = self._seconds
+        known = self._multiples
         at = bisect_left(_SIZES, n_tokens)
         if at == len(_SIZES):
-            return known[_SIZES[-1]] * n_tokens / _SIZES[-1]
+            return self._one_s * known[_SIZES[-1]] * n_tokens / _SIZES[-1]
         above = _SIZES[at]
         if n_tokens == above or at == 0:
-            return known[above]
+            return self._one_s * known[above]
         below = _SIZES[at - 1]
         share = (n_tokens - below) / (above - below)
-        return known[below] + share * (known[above] - known[below])
+        return self._one_s * (known[below] + share * (known[above] - known[below]))
 
     def is_redone_sooner(self, n_tokens: int, n_all: int, elapsed_s: float) -> bool:
         """Whether `n_tokens` alone would be done before the evaluation of `n_all` they are in."""
@@ -42,12 +44,17 @@ class StepCosts:
 
     def observe(self, n_tokens: int, seconds: float) -> None:
         """An evaluation of `n_tokens` took so long."""
-        known = self._seconds
+        known = self._multiples
         if n_tokens not in known:
             return
         if not self._is_learned:
-            scale = seconds / known[n_tokens]
-            for n in known:
-                known[n] *= scale
+            self._one_s = seconds / known[n_tokens]
             self._is_learned = True
-        known[n_tokens] = _MEMORY * known[n_tokens] + (1 - _MEMORY) * seconds
+        elif n_tokens == 1:
+            self._one_s = _blend(self._one_s, seconds)
+        else:
+            known[n_tokens] = _blend(known[n_tokens], seconds / self._one_s)
+
+
+def _blend(believed: float, seen: float) -> float:
+    return _MEMORY * believed + (1 - _MEMORY) * seen

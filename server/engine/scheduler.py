@@ -31,13 +31,14 @@ class Scheduler:
 
     `start()` begins loading and returns at once. `submit` raises `Loading` until that is done,
     the loading's own error if it failed, and `QueueFull` while `queue_size` jobs wait beside the
-    `parallel` ones that run.
+    `parallel` ones that run. `spare` counts what nobody asked for.
     """
 
     def __init__(
         self, make_engine: Callable[[], Engine], queue_size: int = 32, parallel: int = 4
     ) -> None:
         self.counters = Counters()
+        self.spare = Counters()
         self._make_engine = make_engine
         self._queue_size = queue_size
         self._parallel = parallel
@@ -243,8 +244,7 @@ class Scheduler:
         for job in begun:
             runs.begin(job, self.counters)
         if spare is not None and spare not in runs.jobs:
-            # What nobody asked for is counted nowhere.
-            runs.begin(spare, Counters())
+            runs.begin(spare, self.spare)
         return True
 
     def _take_places(self) -> list[Job]:

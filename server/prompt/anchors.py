@@ -9,7 +9,8 @@ request takes the latest one that its text continues: whose P1 stands in it, wit
 
 Else there is a new anchor, at a stable cut at or before the start of the cursor's line; in a line
 that is too long, at one inside it, in steps. A line's start is no such cut itself: the line end
-before it belongs to what comes (`boundary.py`).
+before it belongs to what comes (`boundary.py`). Behind a new anchor prefix and suffix are read
+again, so it moves ahead of time, in a pause (`completion.py`), once half of the way is gone.
 """
 
 from __future__ import annotations
@@ -76,6 +77,11 @@ class Anchors:
             if at is not None:
                 found.append((anchor, at))
         return found
+
+    def adopt(self, others: Anchors) -> None:
+        """Remember the anchors of others as the latest."""
+        for anchor in others._anchors.values():
+            self.remember(anchor)
 
     def remember(self, anchor: Anchor) -> None:
         self._anchors[self._n_remembered] = anchor

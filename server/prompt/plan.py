@@ -31,7 +31,7 @@ from suture.healing.boundary import (
 from suture.healing.healer import coverable
 from suture.healing.vocabulary import Vocabulary
 from suture.server.errors import InvalidRequest
-from suture.server.prompt.anchors import MAX_TYPED, Anchor, Anchors
+from suture.server.prompt.anchors import MAX_LINES, MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
 from suture.server.prompt.extra import ExtraParts, plan_extra
 from suture.server.prompt.families import FimFamily
@@ -63,7 +63,8 @@ class PromptPlan:
     `max_tokens` is as many as asked for, or as fit. `truncated` says that text of the request
     was left out. `segments` are the parts in order, as (role, number of tokens in `kept_ids`).
     `windows` are the texts at the cursor that the prompt shows, LF only, with the way back to
-    the document's offsets and line ends.
+    the document's offsets and line ends. `is_far` says that the cursor will soon be too far from
+    its anchor, where the layout has one.
     """
 
     kept_ids: tuple[int, ...]
@@ -78,6 +79,7 @@ class PromptPlan:
     truncated: bool
     segments: tuple[tuple[str, int], ...]
     windows: CursorWindows
+    is_far: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,13 @@ def plan_prompt(
         truncated=windows.truncated or hole.extra.truncated,
         segments=tuple((part.role, len(part.ids)) for part in parts),
         windows=windows,
+        is_far=_is_far(typed_ids, vocabulary),
     )
+
+
+def _is_far(typed_ids: tuple[int, ...], vocabulary: Vocabulary) -> bool:
+    n_lines = sum(vocabulary.bytes_of(token_id).count(b"\n") for token_id in typed_ids)
+    return n_lines > MAX_LINES // 2 or len(typed_ids) > MAX_TYPED // 2
 
 
 @dataclass(frozen=True, slots=True)

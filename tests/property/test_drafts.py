@@ -122,6 +122,17 @@ def test_what_was_seen_is_what_is_expected() -> None:
     )
 
 
+def test_a_machine_that_becomes_slower_changes_no_ratio() -> None:
+    costs = StepCosts()
+    before = costs.of(16) / costs.of(1)
+    for seconds in (0.01, 0.02, 0.04, 0.08):
+        for _ in range(20):
+            costs.observe(1, seconds)
+
+    assert costs.of(16) / costs.of(1) == pytest.approx(before)
+    assert costs.of(1) > 0.07
+
+
 def test_an_evaluation_is_given_up_where_a_smaller_one_ends_sooner() -> None:
     costs = StepCosts()
 

@@ -18,6 +18,7 @@ from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.errors import InfillUnsupported, QueueFull
+from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
 
 VOCABULARY = toy_vocabulary()
@@ -27,12 +28,12 @@ TEXT = b"def x = (me)"
 class Completing:
     """`Completions` over one scripted engine."""
 
-    def __init__(self, model: Model, queue_size: int = 8) -> None:
+    def __init__(self, model: Model, queue_size: int, pause_s: float) -> None:
         self.engine = ScriptedEngine(VOCABULARY, toy_encode, model)
         self.scheduler = Scheduler(lambda: self.engine, queue_size, parallel=1)
         self.scheduler.start()
         self.scheduler.wait_ready(20)
-        self.completions = Completions(self.scheduler)
+        self.completions = Completions(self.scheduler, pause_s)
         self.model = LoadedModel(self.engine, None, toy_budget(), toy_codec(toy_encode))
 
     async def complete(self, request: CompletionRequest) -> tuple[str, CompletionResult]:
@@ -46,8 +47,10 @@ class Completing:
 
 
 @contextlib.asynccontextmanager
-async def completing(model: Model, queue_size: int = 8) -> AsyncGenerator[Completing, None]:
-    made = Completing(model, queue_size)
+async def completing(
+    model: Model, queue_size: int = 8, pause_s: float = 60.0
+) -> AsyncGenerator[Completing, None]:
+    made = Completing(model, queue_size, pause_s)
     try:
         yield made
     finally:
@@ -180,6 +183,51 @@ def test_what_was_refused_may_come_again_with_its_number() -> None:
 
     # The refused 8 does not outrank the 7 that comes again either.
     assert asyncio.run(run()) == ["eos", "eos", "eos"]
+
+
+def hole(typed: str) -> CompletionRequest:
+    prefix = "def x = me\n" * 9 + typed
+    return CompletionRequest(prefix, "return\n" * 9, infill=True, layout="anchor", max_tokens=3)
+
+
+FAR = "x = me\n" * 6 + "x ="
+
+
+def anchored(made: Completing) -> None:
+    family = detect_family(VOCABULARY, "toy")
+    assert family is not None
+    made.model = replace(made.model, family=family)
+
+
+def test_the_anchor_moves_in_a_pause() -> None:
+    async def run() -> None:
+        async with completing(random_model(VOCABULARY.n_vocab), pause_s=0.001) as made:
+            anchored(made)
+            await made.complete(hole("x"))
+            _, far = await made.complete(hole(FAR))
+            await until(lambda: made.scheduler.spare.finishes["length"] == 1)
+            await asyncio.sleep(0.01)  # until the anchor is adopted
+            assert 0 < made.scheduler.spare.evaluated_tokens < far.prompt.tokens
+            # From the old anchor this would be too far.
+            _, moved = await made.complete(hole(FAR + " x" * 3 + "\n" * 5))
+            assert moved.prompt.evaluated < 20
+            assert moved.prompt.layout == "anchor"
+
+    asyncio.run(run())
+
+
+def test_a_request_ends_the_pause() -> None:
+    async def run() -> None:
+        async with completing(random_model(VOCABULARY.n_vocab), pause_s=0.2) as made:
+            anchored(made)
+            await made.complete(hole("x"))
+            await made.complete(hole(FAR))
+            await made.complete(hole(FAR + " x"))
+            n_evaluated = made.engine.n_evaluated
+            await asyncio.sleep(0.05)
+            assert made.engine.n_evaluated == n_evaluated
+
+    asyncio.run(run())
 
 
 def test_a_full_queue_is_noticed_before_planning() -> None:
