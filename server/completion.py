@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from suture.healing import TokenTransducer, Vocabulary
+from suture.healing import Encode, TokenTransducer, Vocabulary
 from suture.server.answers import SUPERSEDED, Answer, Answers, Item, reported_for_rest
 from suture.server.codec import Codec
-from suture.server.counters import RequestCounters
+from suture.server.counters import EncodeCounters, RequestCounters
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
-from suture.server.encoding import EncodingThread
+from suture.server.encoding import Encoding, EncodingThread
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.errors import SutureError
@@ -43,10 +43,10 @@ class LoadedModel:
 class Completions:
     """Completes requests on one scheduler; used from one event loop."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, encoding: Encoding | None = None) -> None:
         self.counters = RequestCounters()
         self._scheduler = scheduler
-        self._encoding = EncodingThread()
+        self._encoding = encoding or EncodingThread()
         self._transducers = TransducerCache()
         self._anchors = Anchors()
         self._sessions: Sessions[Answer] = Sessions()
@@ -107,6 +107,10 @@ class Completions:
     def n_preparing(self) -> int:
         return self._n_preparing
 
+    @property
+    def encode_counters(self) -> EncodeCounters:
+        return self._encoding.counters
+
     def close(self) -> None:
         self._encoding.close()
 
@@ -116,26 +120,26 @@ class Completions:
         self._n_preparing += 1
         asked = time.perf_counter()
 
-        def plan() -> tuple[Generation, float, float]:
+        def plan(encode: Encode) -> tuple[Generation, float, float]:
             began = time.perf_counter()
-            return self._generation(request, model), began, time.perf_counter()
+            return self._generation(request, model, encode), began, time.perf_counter()
 
         try:
-            generation, began, ended = await self._encoding.run(plan)
+            generation, began, ended = await self._encoding.run(plan, model.codec.encoder)
         finally:
             self._n_preparing -= 1
         self.counters.encode_wait_s.observe(began - asked)
         self.counters.encode_s.observe(ended - began)
         return generation
 
-    def _generation(self, request: CompletionRequest, model: LoadedModel) -> Generation:
-        """Plan the prompt and build what the loop needs; on the encoding thread."""
+    def _generation(
+        self, request: CompletionRequest, model: LoadedModel, encode: Encode
+    ) -> Generation:
+        """Plan the prompt and build what the loop needs; one thread at a time."""
         vocabulary, codec = model.engine.vocabulary, model.codec
         if not codec.heals:
             request = replace(request, healing="off")
-        plan = plan_prompt(
-            request, vocabulary, model.family, codec.encode, model.budget, self._anchors
-        )
+        plan = plan_prompt(request, vocabulary, model.family, encode, model.budget, self._anchors)
         text = TimedText(self._text_stream(request, plan, model), self._scheduler.counters)
         return Generation(request, plan, vocabulary, text)
 
@@ -193,7 +197,7 @@ class TransducerCache:
     """The transducers of the last few stop sets: warm from a session's second request on.
 
     `max_stop_bytes` bounds the automata that are kept, which take some 2 kB a byte of stop
-    string. For one vocabulary, and one thread.
+    string. For one vocabulary, and one thread at a time.
     """
 
     def __init__(self, max_stop_bytes: int = 8192, max_entries: int = 16) -> None:

@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
+from suture.healing import Encode
+from suture.server.codec import Encoder
 from suture.server.completion import Completions, LoadedModel, TransducerCache
 from suture.server.encoding import EncodingThread
 from suture.server.engine.protocol import Logits
@@ -149,13 +151,13 @@ def test_closing_waits_for_planning_that_reads_the_vocabulary() -> None:
     encoding = EncodingThread()
     begun, ended = threading.Event(), threading.Event()
 
-    def work() -> None:
+    def work(encode: Encode) -> None:
         begun.set()
         time.sleep(0.05)
         ended.set()
 
     async def run() -> None:
-        task = asyncio.create_task(encoding.run(work))
+        task = asyncio.create_task(encoding.run(work, Encoder(toy_encode)))
         await until(begun.is_set)
         task.cancel()  # which does not stop the thread
         await asyncio.gather(task, return_exceptions=True)
