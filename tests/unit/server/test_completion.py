@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
 from suture.healing import Encode
 from suture.server.codec import Encoder
 from suture.server.completion import Completions, LoadedModel, TransducerCache
-from suture.server.encoding import EncodingThread
+from suture.server.encoding import EncodingThread, open_encoding
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, speaking_model
@@ -28,12 +29,12 @@ TEXT = b"def x = (me)"
 class Completing:
     """`Completions` over one scripted engine."""
 
-    def __init__(self, model: Model, queue_size: int = 8) -> None:
+    def __init__(self, model: Model, queue_size: int = 8, encode_batch: int = 1) -> None:
         self.engine = ScriptedEngine(VOCABULARY, toy_encode, model)
         self.scheduler = Scheduler(lambda: self.engine, queue_size, parallel=1)
         self.scheduler.start()
         self.scheduler.wait_ready(20)
-        self.completions = Completions(self.scheduler)
+        self.completions = Completions(self.scheduler, open_encoding(encode_batch, 0.002))
         self.model = LoadedModel(self.engine, None, toy_budget(), toy_codec(toy_encode))
 
     async def complete(self, request: CompletionRequest) -> tuple[str, CompletionResult]:
@@ -47,8 +48,10 @@ class Completing:
 
 
 @contextlib.asynccontextmanager
-async def completing(model: Model, queue_size: int = 8) -> AsyncGenerator[Completing, None]:
-    made = Completing(model, queue_size)
+async def completing(
+    model: Model, queue_size: int = 8, encode_batch: int = 1
+) -> AsyncGenerator[Completing, None]:
+    made = Completing(model, queue_size, encode_batch)
     try:
         yield made
     finally:
@@ -145,6 +148,48 @@ def test_a_full_queue_is_noticed_before_planning() -> None:
         return n_encoded
 
     assert asyncio.run(run()) == 0
+
+
+@pytest.mark.parametrize("encode_batch", [1, 4])
+def test_those_being_planned_count_towards_a_full_queue(encode_batch: int) -> None:
+    async def run() -> list[object]:
+        go = threading.Event()
+
+        def waiting(piece: bytes) -> Sequence[int]:
+            assert go.wait(20)
+            return toy_encode(piece)
+
+        model = speaking_model(VOCABULARY, TEXT)
+        async with completing(model, queue_size=5, encode_batch=encode_batch) as made:
+            made.model = replace(made.model, codec=toy_codec(waiting))
+            request = CompletionRequest("def x =" + " " * 600)
+            tasks = [asyncio.create_task(made.complete(request)) for _ in range(6)]
+            await until(lambda: made.completions.n_preparing == 6)
+            with pytest.raises(QueueFull):
+                await made.complete(request)
+            assert made.completions.n_preparing == 6
+            tasks[3].cancel()
+            await asyncio.gather(tasks[3], return_exceptions=True)
+            assert made.completions.n_preparing == 5
+            tasks[3] = asyncio.create_task(made.complete(request))
+            await until(lambda: made.completions.n_preparing == 6)
+            go.set()
+            finishes: list[object] = [(await task)[1].finish for task in tasks]
+            return [*finishes, made.completions.n_preparing]
+
+    assert asyncio.run(run()) == [*["eos"] * 6, 0]
+
+
+def test_a_crowd_gets_the_same_texts_however_it_is_planned() -> None:
+    async def run(encode_batch: int) -> list[str]:
+        model = speaking_model(VOCABULARY, TEXT)
+        async with completing(model, queue_size=64, encode_batch=encode_batch) as made:
+            requests = [CompletionRequest(f"{'#' * 600}{at}\ndef x =") for at in range(24)]
+            answers = await asyncio.gather(*map(made.complete, requests))
+            assert sum(made.completions.counters.encode_s.counts) == 24
+            return [text for text, _ in answers]
+
+    assert asyncio.run(run(1)) == asyncio.run(run(8))
 
 
 def test_closing_waits_for_planning_that_reads_the_vocabulary() -> None:
