@@ -74,7 +74,7 @@ class BatchedEncoding:
     def __init__(self, max_texts: int, wait_s: float) -> None:
         self._queue = EncodeQueue(max_texts, wait_s)
         self._turn = threading.Lock()
-        self._planners = ThreadPoolExecutor(max_texts, thread_name_prefix="planner")
+        self._planners = _started(max_texts)
 
     @property
     def counters(self) -> EncodeCounters:
@@ -92,6 +92,16 @@ class BatchedEncoding:
         self._planners.shutdown(wait=False, cancel_futures=True)
         self._queue.close()
         self._planners.shutdown(wait=True)
+
+
+def _started(n_threads: int) -> ThreadPoolExecutor:
+    """An executor all of whose threads run: the event loop would wait for each start of one."""
+    executor = ThreadPoolExecutor(n_threads, thread_name_prefix="planner")
+    all_run = threading.Barrier(n_threads + 1)
+    for _ in range(n_threads):
+        executor.submit(all_run.wait)
+    all_run.wait()
+    return executor
 
 
 class _Planning:
