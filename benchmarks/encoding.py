@@ -1,12 +1,15 @@
 """Planning prompts of code for many clients: on their event loop, on one thread, and in batches.
 
-    python benchmarks/encoding.py [--clients 1 64] [--rounds 3] [--seconds 3] [--busy]
+    python benchmarks/encoding.py [--clients 1 64] [--rounds 3] [--seconds 3] [--busy] [--long]
 
 Each client plans one prompt of some 8,000 tokens after the other, always another text. No model is
 evaluated; with `--busy`, as many threads as there are cores compute without Python beside it, as a
-model would. The ways take turns, and a figure is the best of the rounds: requests a second, how
-long a request waited for its plan, the longest time in which the event loop did nothing else, and
-the time of all cores that a request took, which others on the machine hardly change.
+model would. With `--long` there is one client more, which nobody measures and which has a text of
+10 MB encoded, again and again; a plan's own texts are never as long.
+
+The ways take turns, and a figure is the best of the rounds: requests a second, how long a request
+waited for its plan, the longest time in which the event loop did nothing else, and the time of all
+cores that a request took, which others on the machine hardly change.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ N_CHARACTERS = 33_000
 BUDGET = PromptBudget(n_ctx=16_384, prefill_tokens_per_s=1e6)
 MAX_TEXTS, WAIT_S = 32, 0.002
 BEAT_S = 0.005
+LONG = b"def f(x):\n    return x\n" * 440_000
 # Prime, so that no two prompts begin alike.
 STRIDE = 7_919
 
@@ -104,9 +108,12 @@ class Prompts:
 
 
 async def measure(
-    way: Way, encoder: Encoder, prompts: Prompts, n_clients: int, seconds: float
+    way: Way, encoder: Encoder, prompts: Prompts, n_clients: int, seconds: float, long: bytes
 ) -> Measurement:
-    """Clients that each ask again as soon as they are answered, for so many seconds."""
+    """Clients that each ask again as soon as they are answered, for so many seconds.
+
+    `long` is encoded beside them all the time, if there is any of it.
+    """
     waits: list[float] = []
     sizes: list[int] = []
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -121,9 +128,13 @@ async def measure(
             asked = answered
             await asyncio.sleep(0)  # where others have their turn
 
+    async def encode_on() -> None:
+        while long and time.perf_counter() - began < seconds:
+            await way.run(lambda encode: len(encode(long)), encoder)
+
     heart = Heart()
     beating = asyncio.create_task(heart.beat())
-    await asyncio.gather(*(ask_on() for _ in range(n_clients)))
+    await asyncio.gather(encode_on(), *(ask_on() for _ in range(n_clients)))
     elapsed, cpu = time.perf_counter() - began, time.process_time() - began_cpu
     beating.cancel()
     return Measurement(elapsed, cpu, waits, heart.longest_s, sum(sizes) // len(sizes))
@@ -189,7 +200,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--long", action="store_true")
     args = parser.parse_args()
+    long = LONG if args.long else b""
     path = model_path()
     vocabulary, own = Vocabulary.from_gguf(path), LlamaTokenizer(path)
     prompts = Prompts(vocabulary)
@@ -203,7 +216,7 @@ def main() -> None:
             for _ in range(args.rounds):
                 for title, new in WAYS.items():
                     way = new()
-                    measuring = measure(way, encoder, prompts, n_clients, args.seconds)
+                    measuring = measure(way, encoder, prompts, n_clients, args.seconds, long)
                     rounds[title].append(asyncio.run(measuring))
                     way.close()
             for title, measurements in rounds.items():
