@@ -7,7 +7,7 @@ splits by one expression; `first_difference` puts it to the test on texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -50,6 +50,16 @@ class TiktokenTokenizer:
         text = segment.decode()
         ids = self.encoding.encode(text, allowed_special=self._added, disallowed_special=())
         return [token_id for token_id in ids if token_id < self._n_vocab]
+
+    def encode_all(self, segments: Sequence[bytes], n_threads: int) -> list[list[int]]:
+        """As `encode` for each of several texts, on so many threads, which do not take turns."""
+        encoded = self.encoding.encode_batch(
+            [segment.decode() for segment in segments],
+            num_threads=n_threads,
+            allowed_special=self._added,
+            disallowed_special=(),
+        )
+        return [[token_id for token_id in ids if token_id < self._n_vocab] for ids in encoded]
 
     def encode_markup(self, segment: bytes) -> list[int]:
         """The tokens of text in which control tokens stand by their own text."""

@@ -9,7 +9,7 @@ windows of tokens knows the text, and there is no healing, which rests on joined
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -23,6 +23,7 @@ from suture.healing import (
     tokenizer_of,
 )
 from suture.healing.pretokenizer import Pretokenizer, pattern_of
+from suture.server.engine.threads import best_thread_count
 from suture.server.errors import SetupError
 
 TokenizerName = Literal["tiktoken", "llama"]
@@ -83,18 +84,36 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
-    """How the texts of one model become tokens, and its tokens text.
+class Encoder:
+    """One way from texts to tokens: a tokenizer, with its special-token flags. Any thread calls it.
 
-    `windows` are how its tokens are decoded, special ones skipped or shown; None where bytes are
-    joined. `heals` says whether healing's arithmetic on bytes holds.
+    `encode_all` gives for each of several texts what `encode` gives; None where the tokenizer
+    takes one text at a time.
     """
 
     encode: Encode
+    encode_all: Callable[[Sequence[bytes]], Sequence[Sequence[int]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How the texts of one model become tokens, and its tokens text.
+
+    `encoder` is the one of plain text. `windows` are how its tokens are decoded, special ones
+    skipped or shown; None where bytes are joined. `heals` says whether healing's arithmetic on
+    bytes holds.
+    """
+
+    encoder: Encoder
     tokenizer: Choice
     detokenizer: Choice
     windows: Mapping[Literal["skip", "show"], Decoding] | None = None
     heals: bool = True
+
+    @property
+    def encode(self) -> Encode:
+        """The tokens of one plain text."""
+        return self.encoder.encode
 
 
 def choose_codec(
@@ -109,11 +128,11 @@ def choose_codec(
     `fast` is None where `tokenizer_from_gguf` has none, or it is not wanted. Raises `SetupError`
     for one that this vocabulary cannot be served with, and says on which text it fails.
     """
-    encode, read = _choose_tokenizer(tokenizer, vocabulary, own, fast)
+    encoder, read = _choose_tokenizer(tokenizer, vocabulary, own, fast)
     lossy = lossy_probe(vocabulary, own.encode)
     written = _choose_detokenizer(detokenizer, lossy)
     windows = _windows(vocabulary, own) if written.name == "window" else None
-    return Codec(encode, read, written, windows, heals=lossy is None)
+    return Codec(encoder, read, written, windows, heals=lossy is None)
 
 
 def read_tiktoken(
@@ -143,9 +162,9 @@ def _choose_tokenizer(
     vocabulary: Vocabulary,
     own: OwnTokenizer,
     fast: TiktokenTokenizer | None,
-) -> tuple[Encode, Choice]:
+) -> tuple[Encoder, Choice]:
     if wanted == "llama":
-        return own.encode, Choice("llama", "asked for")
+        return Encoder(own.encode), Choice("llama", "asked for")
     if fast is None:
         against = _no_tiktoken(vocabulary) or "its ids or marked tokens are not in tiktoken's order"
     elif (text := _difference(fast, own)) is not None:
@@ -155,7 +174,7 @@ def _choose_tokenizer(
         return _sparing(fast, own), Choice("tiktoken", why)
     if wanted == "tiktoken":
         raise SetupError(f"--tokenizer tiktoken: not with this vocabulary: {against}")
-    return own.encode, Choice("llama", against)
+    return Encoder(own.encode), Choice("llama", against)
 
 
 def _no_tiktoken(vocabulary: Vocabulary) -> str | None:
@@ -176,7 +195,7 @@ def _difference(fast: TiktokenTokenizer, own: OwnTokenizer) -> str | None:
     return as_text or first_difference(fast.encode_markup, own.encode_markup, PROBES)
 
 
-def _sparing(fast: TiktokenTokenizer, own: OwnTokenizer) -> Encode:
+def _sparing(fast: TiktokenTokenizer, own: OwnTokenizer) -> Encoder:
     """The fast tokenizer, spared what it fails at: very long texts, and bytes that are no text."""
 
     def encode(segment: bytes) -> Sequence[int]:
@@ -187,7 +206,16 @@ def _sparing(fast: TiktokenTokenizer, own: OwnTokenizer) -> Encode:
         except UnicodeDecodeError:
             return own.encode(segment)
 
-    return encode
+    def encode_all(segments: Sequence[bytes]) -> Sequence[Sequence[int]]:
+        if any(len(segment) > MAX_TIKTOKEN_BYTES for segment in segments):
+            return list(map(encode, segments))
+        try:
+            return fast.encode_all(segments, n_threads)
+        except UnicodeDecodeError:
+            return list(map(encode, segments))
+
+    n_threads = best_thread_count()
+    return Encoder(encode, encode_all)
 
 
 def _choose_detokenizer(wanted: Literal["auto"] | DetokenizerName, lossy: str | None) -> Choice:

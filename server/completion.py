@@ -14,12 +14,12 @@ from typing import Literal
 from suture.healing import Encode, TokenTransducer, Vocabulary
 from suture.server.answers import Answer, Answers, Item, Recalled, reported_for_rest, superseded
 from suture.server.codec import Codec
-from suture.server.counters import RequestCounters
+from suture.server.counters import EncodeCounters, RequestCounters
 from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.line_ends import lf_only
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
-from suture.server.encoding import EncodingThread
+from suture.server.encoding import Encoding, EncodingThread
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
@@ -52,10 +52,15 @@ class Completions:
     `pause_s` without a request is a pause, in which the anchor may move.
     """
 
-    def __init__(self, scheduler: Scheduler, pause_s: float = PAUSE_S) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        encoding: Encoding | None = None,
+        pause_s: float = PAUSE_S,
+    ) -> None:
         self.counters = RequestCounters()
         self._scheduler = scheduler
-        self._encoding = EncodingThread()
+        self._encoding = encoding or EncodingThread()
         self._transducers = TransducerCache()
         self._anchors = Anchors()
         self._sessions: Sessions[Answer] = Sessions()
@@ -137,9 +142,9 @@ class Completions:
     async def _move_anchor(self, request: CompletionRequest, model: LoadedModel) -> None:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
-        anchors = Anchors()
+        anchors, encoder = Anchors(), model.codec.encoder
         plan = partial(self._plan, replace(request, n=1), model, anchors)
-        prompt = replace(await self._encoding.run(plan), max_tokens=0)
+        prompt = replace(await self._encoding.run(plan, encoder), max_tokens=0)
         text = self._text_stream(request, prompt, model)
         generation = Generation(request, prompt, model.engine.vocabulary, text)
         told: asyncio.Queue[Item] = asyncio.Queue()
@@ -148,13 +153,17 @@ class Completions:
         try:
             async for chunk in _chunks(told, 1):
                 if chunk.result is not None and chunk.result.finish == "length":
-                    await self._encoding.run(partial(self._anchors.adopt, anchors))
+                    await self._encoding.run(lambda _: self._anchors.adopt(anchors), encoder)
         finally:
             self._scheduler.cancel(job, "cancelled")
 
     @property
     def n_preparing(self) -> int:
         return self._n_preparing
+
+    @property
+    def encode_counters(self) -> EncodeCounters:
+        return self._encoding.counters
 
     def close(self) -> None:
         self._encoding.close()
@@ -173,12 +182,13 @@ class Completions:
         asked = time.perf_counter()
         recalled = self._answers.recall(request)
 
-        def plan() -> tuple[list[Generation], float, float]:
+        def plan(encode: Encode) -> tuple[list[Generation], float, float]:
             began = time.perf_counter()
-            return self._generations(request, model, recalled), began, time.perf_counter()
+            generations = self._generations(request, model, recalled, encode)
+            return generations, began, time.perf_counter()
 
         try:
-            generations, began, ended = await self._encoding.run(plan)
+            generations, began, ended = await self._encoding.run(plan, model.codec.encoder)
         finally:
             self._n_preparing -= request.n
         self.counters.encode_wait_s.observe(began - asked)
@@ -186,27 +196,28 @@ class Completions:
         return generations
 
     def _generations(
-        self, request: CompletionRequest, model: LoadedModel, recalled: Recalled
+        self, request: CompletionRequest, model: LoadedModel, recalled: Recalled, encode: Encode
     ) -> list[Generation]:
-        """Plan the prompt and build what the loops need; on the encoding thread."""
-        plan = self._plan(request, model, self._anchors)
+        """Plan the prompt and build what the loops need; one thread at a time."""
+        plan = self._plan(request, model, self._anchors, encode)
         return [
             Generation(
                 candidate,
                 plan,
                 model.engine.vocabulary,
                 TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
-                _known(plan, recalled, model.codec.encode),
+                _known(plan, recalled, encode),
             )
             for candidate in _candidates(request)
         ]
 
-    def _plan(self, request: CompletionRequest, model: LoadedModel, anchors: Anchors) -> PromptPlan:
-        codec = model.codec
-        if not codec.heals:
+    def _plan(
+        self, request: CompletionRequest, model: LoadedModel, anchors: Anchors, encode: Encode
+    ) -> PromptPlan:
+        if not model.codec.heals:
             request = replace(request, healing="off")
         vocabulary = model.engine.vocabulary
-        return plan_prompt(request, vocabulary, model.family, codec.encode, model.budget, anchors)
+        return plan_prompt(request, vocabulary, model.family, encode, model.budget, anchors)
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel
@@ -269,7 +280,7 @@ class TransducerCache:
     """The transducers of the last few stop sets: warm from a session's second request on.
 
     `max_stop_bytes` bounds the automata that are kept, which take some 2 kB a byte of stop
-    string. For one vocabulary, and one thread.
+    string. For one vocabulary, and one thread at a time.
     """
 
     def __init__(self, max_stop_bytes: int = 8192, max_entries: int = 16) -> None:

@@ -23,6 +23,7 @@ SECONDS = (
 )
 TOKENS = (0.0, *(float(1 << n) for n in range(14)))
 BYTES = (0.0, *(float(1 << n) for n in range(13)))
+TEXTS = tuple(float(1 << n) for n in range(9))
 
 
 class Tally:
@@ -57,6 +58,10 @@ def _tokens() -> Tally:
 
 def _bytes() -> Tally:
     return Tally(BYTES)
+
+
+def _texts() -> Tally:
+    return Tally(TEXTS)
 
 
 @dataclass(slots=True)
@@ -151,6 +156,16 @@ class RequestCounters:
     encode_s: Tally = field(default_factory=_seconds)
 
 
+@dataclass(slots=True)
+class EncodeCounters:
+    """The encoding queue's thread counts here. `batches_cut` went without texts that were there
+    and had other special-token flags.
+    """
+
+    batch_texts: Tally = field(default_factory=_texts)
+    batches_cut: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """All there is to see at one moment.
@@ -161,6 +176,7 @@ class Measured:
     counters: Counters = field(default_factory=Counters)
     requests: RequestCounters = field(default_factory=RequestCounters)
     spare: Counters = field(default_factory=Counters)
+    encoding: EncodeCounters = field(default_factory=EncodeCounters)
     running: int = 0
     waiting: int = 0
     preparing: int = 0

@@ -12,6 +12,7 @@ from suture.healing import TiktokenTokenizer
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
+from suture.server.encoding import open_encoding
 from suture.server.engine.job import Job
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.protocol import Engine
@@ -39,7 +40,8 @@ class LocalCompleter:
         self._loaded: LoadedModel | None = None
         self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
         self._scheduler = Scheduler(self._load, settings.queue, settings.parallel)
-        self._completions = Completions(self._scheduler)
+        encoding = open_encoding(settings.encode_batch, settings.encode_wait_ms / 1000)
+        self._completions = Completions(self._scheduler, encoding)
 
     @property
     def model(self) -> ModelInfo:
@@ -86,6 +88,7 @@ class LocalCompleter:
             counters=self._scheduler.counters,
             spare=self._scheduler.spare,
             requests=self._completions.counters,
+            encoding=self._completions.encode_counters,
             running=self._scheduler.n_running,
             waiting=self._scheduler.n_waiting,
             preparing=self._completions.n_preparing,

@@ -150,6 +150,16 @@ def _waits(measured: Measured) -> Iterator[Metric]:
     )
     yield _histogram("suture_encode_seconds", "Planning of one request.", requests.encode_s)
     yield _histogram(
+        "suture_encode_batch_texts",
+        "Texts that the encoding queue made tokens of in one batch.",
+        measured.encoding.batch_texts,
+    )
+    yield _counter(
+        "suture_encode_batches_cut",
+        "Batches that went without waiting texts, whose special-token flags were others.",
+        measured.encoding.batches_cut,
+    )
+    yield _histogram(
         "suture_queue_wait_seconds", "From the plan to the first step.", counters.queue_s
     )
     yield _histogram(

@@ -100,6 +100,8 @@ class Settings(BaseModel):
     first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
     parallel: Annotated[int, Field(ge=1, le=32)] = 4
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32
+    encode_batch: Annotated[int, Field(ge=1, le=256)] = 1
+    encode_wait_ms: Annotated[int, Field(ge=0, le=1000)] = 2
     stall_s: Annotated[int, Field(ge=1, le=86_400)] = 60
     server: str | None = None
 

@@ -28,6 +28,8 @@ _HELP = {
     "first_text_ms": ("MS", "time to first text that a cold prompt is sized for (default 2000)"),
     "parallel": ("N", "requests that are worked on at once (default 4)"),
     "queue": ("N", "requests that may wait (default 32)"),
+    "encode_batch": ("N", "texts that are tokenized in one call under load (default 1: off)"),
+    "encode_wait_ms": ("T", "how long such a call waits for more texts (default 2)"),
     "stall_s": ("S", "unready after so many seconds of work without a step (default 60)"),
 }
 

@@ -49,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "first_text_ms",
         "parallel",
         "queue",
+        "encode_batch",
+        "encode_wait_ms",
         "stall_s",
     )
 

@@ -62,7 +62,7 @@ class Anchor:
 
 
 class Anchors:
-    """The anchors of late; for one model, used on one thread."""
+    """The anchors of late; for one model, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._anchors: collections.OrderedDict[int, Anchor] = collections.OrderedDict()

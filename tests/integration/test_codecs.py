@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -121,7 +122,7 @@ def test_an_answer_in_windows_without_healing_is_one(small_model: Path) -> None:
     scheduler.start()
     scheduler.wait_ready()
     codec = choose_codec("llama", "window", engines[0].vocabulary, engines[0], None)
-    lossy = Codec(codec.encode, codec.tokenizer, codec.detokenizer, codec.windows, heals=False)
+    lossy = replace(codec, heals=False)
     completer = codec_completer(scheduler, engines[0], lossy)
     try:
         with serving(completer) as url, client(url) as http:

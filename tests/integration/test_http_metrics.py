@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 from support.fake_completer import FakeCompleter
 from support.http_server import Json, client, serving, settings
 from support.scripted_completer import VOCABULARY, scripted
+from support.toy import toy_encode
 from suture.server.app import create_app
 from suture.server.commands import serve
 from suture.server.counters import Counters, Measured
@@ -151,6 +153,29 @@ def test_what_requests_did_is_counted() -> None:
     assert after["suture_encode_seconds_count"] == 1
     assert 0 < after["suture_detokenize_seconds_total"] < 1
     assert after["llamacpp:requests_processing"] == after["suture_preparing_requests"] == 0
+
+
+def test_texts_encoded_in_batches_are_counted() -> None:
+    def slow(piece: bytes) -> Sequence[int]:
+        time.sleep(0.01 if len(piece) > 1000 else 0)
+        return toy_encode(piece)
+
+    at = settings(encode_batch=4, encode_wait_ms=1)
+    body = infill("def x =" + " " * 2000, n_predict=1)
+    with scripted(SPEAKS, at, slow) as completer, serving(completer) as url:
+
+        def ask(_: int) -> int:
+            with client(url) as http:
+                return http.post("/infill", json=body).status_code
+
+        with ThreadPoolExecutor(8) as askers:
+            assert set(askers.map(ask, range(24))) == {200}
+        with client(url) as http:
+            counted = samples(http.get("/metrics").text)
+
+    n_batches = counted["suture_encode_batch_texts_count"]
+    assert 0 < n_batches == counted["suture_encode_batch_texts_bucket 4.0"]
+    assert counted["suture_encode_batches_cut_total"] == 0
 
 
 def test_slots_show_what_runs_and_nothing_of_its_text() -> None:

@@ -36,9 +36,11 @@ class ScriptedCompleter(LocalCompleter):
 
 
 @contextmanager
-def scripted(model: Model, settings: Settings) -> Iterator[ScriptedCompleter]:
+def scripted(
+    model: Model, settings: Settings, encode: Encode = toy_encode
+) -> Iterator[ScriptedCompleter]:
     """A completer that is ready, closed at the end."""
-    completer = ScriptedCompleter(model, settings)
+    completer = ScriptedCompleter(model, settings, encode)
     completer.start()
     try:
         completer.wait_ready()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from suture.healing import Decoding, Encode, TokenKind, TokenTransducer, Vocabulary
-from suture.server.codec import Choice, Codec, DetokenizerName
+from suture.server.codec import Choice, Codec, DetokenizerName, Encoder
 from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream, window_stream
@@ -57,7 +57,7 @@ def toy_budget(n_ctx: int = 4096) -> PromptBudget:
 
 
 def toy_codec(encode: Encode) -> Codec:
-    return Codec(encode, Choice("llama", "it is a toy"), Choice("bytes", "it is a toy"))
+    return Codec(Encoder(encode), Choice("llama", "it is a toy"), Choice("bytes", "it is a toy"))
 
 
 def toy_generation(

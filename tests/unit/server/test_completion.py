@@ -12,8 +12,10 @@ from dataclasses import replace
 import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
+from suture.healing import Encode
+from suture.server.codec import Encoder
 from suture.server.completion import Completions, LoadedModel, TransducerCache
-from suture.server.encoding import EncodingThread
+from suture.server.encoding import EncodingThread, open_encoding
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
@@ -28,12 +30,13 @@ TEXT = b"def x = (me)"
 class Completing:
     """`Completions` over one scripted engine."""
 
-    def __init__(self, model: Model, queue_size: int, pause_s: float) -> None:
+    def __init__(self, model: Model, queue_size: int, encode_batch: int, pause_s: float) -> None:
         self.engine = ScriptedEngine(VOCABULARY, toy_encode, model)
         self.scheduler = Scheduler(lambda: self.engine, queue_size, parallel=1)
         self.scheduler.start()
         self.scheduler.wait_ready(20)
-        self.completions = Completions(self.scheduler, pause_s)
+        encoding = open_encoding(encode_batch, 0.002)
+        self.completions = Completions(self.scheduler, encoding, pause_s)
         self.model = LoadedModel(self.engine, None, toy_budget(), toy_codec(toy_encode))
 
     async def complete(self, request: CompletionRequest) -> tuple[str, CompletionResult]:
@@ -48,9 +51,9 @@ class Completing:
 
 @contextlib.asynccontextmanager
 async def completing(
-    model: Model, queue_size: int = 8, pause_s: float = 60.0
+    model: Model, queue_size: int = 8, encode_batch: int = 1, pause_s: float = 60.0
 ) -> AsyncGenerator[Completing, None]:
-    made = Completing(model, queue_size, pause_s)
+    made = Completing(model, queue_size, encode_batch, pause_s)
     try:
         yield made
     finally:
@@ -252,17 +255,59 @@ def test_a_full_queue_is_noticed_before_planning() -> None:
     assert asyncio.run(run()) == 0
 
 
+@pytest.mark.parametrize("encode_batch", [1, 4])
+def test_those_being_planned_count_towards_a_full_queue(encode_batch: int) -> None:
+    async def run() -> list[object]:
+        go = threading.Event()
+
+        def waiting(piece: bytes) -> Sequence[int]:
+            assert go.wait(20)
+            return toy_encode(piece)
+
+        model = speaking_model(VOCABULARY, TEXT)
+        async with completing(model, queue_size=5, encode_batch=encode_batch) as made:
+            made.model = replace(made.model, codec=toy_codec(waiting))
+            request = CompletionRequest("def x =" + " " * 600)
+            tasks = [asyncio.create_task(made.complete(request)) for _ in range(6)]
+            await until(lambda: made.completions.n_preparing == 6)
+            with pytest.raises(QueueFull):
+                await made.complete(request)
+            assert made.completions.n_preparing == 6
+            tasks[3].cancel()
+            await asyncio.gather(tasks[3], return_exceptions=True)
+            assert made.completions.n_preparing == 5
+            tasks[3] = asyncio.create_task(made.complete(request))
+            await until(lambda: made.completions.n_preparing == 6)
+            go.set()
+            finishes: list[object] = [(await task)[1].finish for task in tasks]
+            return [*finishes, made.completions.n_preparing]
+
+    assert asyncio.run(run()) == [*["eos"] * 6, 0]
+
+
+def test_a_crowd_gets_the_same_texts_however_it_is_planned() -> None:
+    async def run(encode_batch: int) -> list[str]:
+        model = speaking_model(VOCABULARY, TEXT)
+        async with completing(model, queue_size=64, encode_batch=encode_batch) as made:
+            requests = [CompletionRequest(f"{'#' * 600}{at}\ndef x =") for at in range(24)]
+            answers = await asyncio.gather(*map(made.complete, requests))
+            assert sum(made.completions.counters.encode_s.counts) == 24
+            return [text for text, _ in answers]
+
+    assert asyncio.run(run(1)) == asyncio.run(run(8))
+
+
 def test_closing_waits_for_planning_that_reads_the_vocabulary() -> None:
     encoding = EncodingThread()
     begun, ended = threading.Event(), threading.Event()
 
-    def work() -> None:
+    def work(encode: Encode) -> None:
         begun.set()
         time.sleep(0.05)
         ended.set()
 
     async def run() -> None:
-        task = asyncio.create_task(encoding.run(work))
+        task = asyncio.create_task(encoding.run(work, Encoder(toy_encode)))
         await until(begun.is_set)
         task.cancel()  # which does not stop the thread
         await asyncio.gather(task, return_exceptions=True)

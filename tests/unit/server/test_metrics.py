@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from suture.server.counters import Counters, Measured, RequestCounters
+from suture.server.counters import Counters, EncodeCounters, Measured, RequestCounters
 from suture.server.metrics import Metrics
 from suture.server.request import (
     CompletionResult,
@@ -114,6 +114,18 @@ def test_a_key_answered_from_memory_evaluated_nothing() -> None:
     assert shown["suture_evaluated_tokens_count"] == 4
     assert shown["suture_evaluated_tokens_sum"] == 43
     assert shown["suture_failed_requests_total"] == 1
+
+
+def test_batches_of_texts_are_counted_by_their_size() -> None:
+    encoding = EncodeCounters(batches_cut=2)
+    for n_texts in (1, 6, 32):
+        encoding.batch_texts.observe(n_texts)
+    shown = page(Measured(encoding=encoding))
+
+    assert shown["suture_encode_batch_texts_count"] == 3
+    assert shown["suture_encode_batch_texts_sum"] == 39
+    assert shown["suture_encode_batch_texts_bucket{le=8.0}"] == 2
+    assert shown["suture_encode_batches_cut_total"] == 2
 
 
 def test_drafts_are_counted_by_how_far_they_came_true() -> None:

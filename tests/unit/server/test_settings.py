@@ -60,6 +60,8 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "first_text_ms": "500",
         "parallel": "2",
         "queue": "5",
+        "encode_batch": "32",
+        "encode_wait_ms": "5",
         "stall_s": "30",
         "server": "http://x",
     }
