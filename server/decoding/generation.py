@@ -16,9 +16,10 @@ from __future__ import annotations
 from typing import Literal
 
 from suture.healing import TokenHealer, Vocabulary
+from suture.server.decoding.candidates import Logits
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.line_ends import LineEnds
-from suture.server.decoding.sampling import Logits, Sampler, log_probability
+from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
@@ -171,11 +172,11 @@ class Generation:
         raw = row.copy() if healing else row
         # While healing, a stop id may be what the given-back bytes are said with.
         banned = self._stop_ids if self._is_early and not healing else ()
-        self._sampler.adjust(row, self._tokens, banned)
+        self._sampler.adjust(row, banned)
         if not healing:
-            return self._sampler.pick(row)
+            return self._sampler.pick(row, history=self._tokens)
         token_ids, logits = self._healer.constraint().apply(row, self._vocabulary)
-        token_id = self._sampler.pick(logits, token_ids)
+        token_id = self._sampler.pick(logits, token_ids, self._tokens)
         self._healing_logprob += log_probability(raw, token_id)
         self._healing_steps += 1
         return token_id

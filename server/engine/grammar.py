@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from suture.server.decoding.sampling import Logits
+from suture.server.decoding.candidates import Logits
 from suture.server.engine import libllama
 from suture.server.errors import InvalidRequest
 
