@@ -137,7 +137,7 @@ class Completions:
             request, vocabulary, model.family, codec.encode, model.budget, self._anchors
         )
         text = TimedText(self._text_stream(request, plan, model), self._scheduler.counters)
-        return Generation(request, plan, vocabulary, text)
+        return Generation(request, plan, vocabulary, text, model.engine)
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel

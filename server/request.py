@@ -83,7 +83,7 @@ class CompletionRequest:
     on left to right after `prefix`, and `suffix` is empty. `give_back` None is the stable cut,
     else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
     `prompt_deadline_ms` bounds the reading of the prompt, `deadline_ms` the generation from its
-    first token on; None is no bound.
+    first token on; None is no bound. `grammar` is what the text must be, in GBNF.
     """
 
     prefix: str
@@ -97,6 +97,7 @@ class CompletionRequest:
     layout: Layout = "auto"
     shape: Shape = "auto"
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    grammar: str | None = None
     max_tokens: int = 128
     min_tokens: int = 0
     stop: tuple[str, ...] = ()

@@ -222,6 +222,7 @@ class Scheduler:
             left += [job for job in self._running if not job.generation.finished]
             self._running = []
         for job in left:
+            job.generation.close()
             _tell(job, error)
 
     def _load(self) -> Engine | None:
@@ -464,8 +465,10 @@ class _Runs:
         try:
             chunk_of_text = generation.feed(rows)
         except Exception as error:
-            _log.error("a request failed while its text was made: %s", without_values(error))
-            self._fail(run, EngineError(f"the engine failed: {type(error).__name__}"))
+            if not isinstance(error, SutureError):
+                _log.error("a request failed while its text was made: %s", without_values(error))
+                error = EngineError(f"the engine failed: {type(error).__name__}")
+            self._fail(run, error)
             return
         self._engine.commit(run.sequence, len(chunk) - 1 - generation.n_rejected)
         self._counters.drawn(run.clock.token_drawn())
@@ -503,6 +506,7 @@ class _Runs:
 
     def _fail(self, run: _Run, error: SutureError) -> None:
         self._counters.failed(run.n_read)
+        run.job.generation.close()
         self._runs.remove(run)
         _tell(run.job, error)
         if run.sequence is not None:

@@ -78,6 +78,7 @@ class RequestBody(BaseModel):
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "fim_boundary": ("move", "mix"),
+        "grammar_scope": ("prefill",),
         "shape": ("block",),
     }
 

@@ -40,6 +40,7 @@ from suture.server.routes.fields import (
     Text,
     check_token_id,
 )
+from suture.server.routes.grammars import GrammarFields
 from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
 from suture.server.settings import Settings
 from suture.server.sse import encode_json, event
@@ -65,7 +66,7 @@ class ExtraChunk(BaseModel):
     filename: Text | None = None
 
 
-class InfillBody(ExtensionFields, SamplingFields):
+class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
     """The body of `POST /infill`."""
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset(
@@ -73,9 +74,9 @@ class InfillBody(ExtensionFields, SamplingFields):
     )
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
         "adaptive_target": (-1,),
-        "grammar": ("",),
+        "grammar_lazy": (False,),
+        "grammar_triggers": ([],),
         "image_data": ([],),
-        "json_schema": (),
         "lora": ([],),
         "mirostat": (0,),
         "n": (1,),
@@ -116,6 +117,7 @@ class InfillBody(ExtensionFields, SamplingFields):
             shape=self.shape or "auto",
             on_incomplete=self.on_incomplete or "drop",
             sampling=self._sampling(model),
+            grammar=self.gbnf,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             prompt_deadline_ms=_limit(self.t_max_prompt_ms),
@@ -221,6 +223,7 @@ class InfillAnswer:
             "samplers": sampling.samplers,
             "stop": list(self.request.stop),
             "ignore_eos": self.request.ignore_eos,
+            "grammar": self.request.grammar or "",
             "stream": self.body.stream,
         }
 

@@ -75,4 +75,4 @@ def toy_generation(
             frozenset(i for i in vocabulary.silent_ids if not transducer.piece_of(i)),
         )
         stream = window_stream(request, plan, vocabulary, decoding, stops)
-    return Generation(request, plan, vocabulary, stream)
+    return Generation(request, plan, vocabulary, stream, engine)

@@ -173,8 +173,8 @@ def test_all_samplers_fields_are_taken_over() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "neutral"),
     [
-        ("grammar", "root ::= x", ""),
-        ("json_schema", {}, None),
+        ("grammar_lazy", True, False),
+        ("grammar_scope", "prefill", "output"),
         ("n_probs", 1, 0),
         ("n", 2, 1),
         ("n_cmpl", True, 1),
@@ -252,7 +252,7 @@ def test_extension_fields_are_taken_over() -> None:
         "give_back": 1,
         "layout": "spm",
         "fim_boundary": "keep",
-        "grammar_scope": "prefill",
+        "grammar_scope": "output",
         "shape": "line",
         "stream_interval": 4,
         "session": "s",
