@@ -147,11 +147,13 @@ def is_remembered(request: CompletionRequest) -> bool:
     """Whether another request may go on with this one's answer.
 
     Only within typing sessions: elsewhere the same request twice may want two answers. Where ids
-    are asked for, or a number of tokens, text alone is no answer.
+    are asked for, or a number of tokens, text alone is no answer. And the rest of what a grammar
+    describes is seldom what it describes.
     """
     wants_tokens = request.return_tokens or not request.detokenize or request.min_tokens > 0
     is_one = request.n == 1 and request.max_tokens > 0
-    return request.session is not None and is_one and not wants_tokens
+    is_free = request.grammar is None
+    return request.session is not None and is_one and is_free and not wants_tokens
 
 
 def reported_for_rest(chunk: CompletionChunk) -> CompletionChunk:

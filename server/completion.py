@@ -29,7 +29,7 @@ from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
-from suture.server.request import CompletionChunk, CompletionRequest, FinishReason
+from suture.server.request import CompletionChunk, CompletionRequest, FinishReason, SamplingParams
 from suture.server.sessions import Sessions
 from suture.server.timed_text import TimedText
 
@@ -143,7 +143,8 @@ class Completions:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
         anchors, encoder = Anchors(), model.codec.encoder
-        plan = partial(self._plan, replace(request, n=1), model, anchors)
+        request = replace(request, n=1, grammar=None, sampling=SamplingParams())
+        plan = partial(self._plan, request, model, anchors)
         prompt = replace(await self._encoding.run(plan, encoder), max_tokens=0)
         text = self._text_stream(request, prompt, model)
         generation = Generation(request, prompt, model.engine.vocabulary, text)
@@ -206,6 +207,7 @@ class Completions:
                 plan,
                 model.engine.vocabulary,
                 TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
+                model.engine,
                 _known(plan, recalled, encode),
             )
             for candidate in _candidates(request)

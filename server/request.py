@@ -25,12 +25,29 @@ class ExtraText:
     path: str | None = None
 
 
+# llama.cpp's names and order.
+SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How a token is drawn. The defaults are greedy; a route fills in its dialect's own.
 
-    `temperature` 0 is greedy. `top_k` 0, `top_p` 1, `min_p` 0, `repeat_penalty` 1 are off.
-    `seed` None draws a fresh one. `logit_bias` adds to logits; ``-inf`` bans a token.
+    `temperature` 0 is greedy. `top_k` 0, `top_p` 1, `min_p` 0, `typical_p` 1, `top_n_sigma` 0,
+    `xtc_probability` 0, `dynatemp_range` 0, `dry_multiplier` 0 and `repeat_penalty` 1 are off.
+    Each sampler keeps at least `min_keep` tokens. `repeat_last_n` and `dry_penalty_last_n` below
+    0 are the whole text. `samplers` are the ones that apply, in their order. `seed` None draws a
+    fresh one. `logit_bias` adds to logits; ``-inf`` bans a token.
     """
 
     temperature: float = 0.0
@@ -41,6 +58,19 @@ class SamplingParams:
     repeat_last_n: int = 64
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    typical_p: float = 1.0
+    top_n_sigma: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    min_keep: int = 0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    samplers: tuple[str, ...] = SAMPLERS
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
 
@@ -54,6 +84,7 @@ class CompletionRequest:
     else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
     `prompt_deadline_ms` bounds the time to the first token, `deadline_ms` the generation from
     there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
+    `grammar` is what the text must be, in GBNF.
     """
 
     prefix: str
@@ -67,6 +98,7 @@ class CompletionRequest:
     layout: Layout = "auto"
     shape: Shape = "auto"
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    grammar: str | None = None
     max_tokens: int = 128
     min_tokens: int = 0
     stop: tuple[str, ...] = ()

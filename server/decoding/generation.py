@@ -15,10 +15,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from suture.healing import TokenHealer, Vocabulary
+from suture.server.decoding.candidates import Logits
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
+from suture.server.decoding.grammar import GrammarState, Language
 from suture.server.decoding.line_ends import LineEnds, lf_only
-from suture.server.decoding.sampling import Logits, Sampler, log_probability
+from suture.server.decoding.repetition import Breakers, sequence_breakers
+from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
@@ -33,6 +38,8 @@ from suture.server.request import (
     StreamReport,
 )
 
+# Some healed token fits at once, almost always.
+_MAX_HEALED_DRAWS = 64
 _REASONS: dict[FinishReason, str] = {
     "deadline": "DEADLINE",
     "superseded": "SUPERSEDED",
@@ -44,6 +51,8 @@ class Generation:
     """The loop of one request over its prompt plan.
 
     `text_stream` must be a new one for this plan, its `stop_strings` and `special_tokens`.
+    `language` is needed for grammars and for DRY. Raises `InvalidRequest` for a grammar that is
+    none. What a grammar holds is freed by `finish`, or by `close` where the generation has failed.
     `known` is where drafts are looked up, if in more than the prompt.
     """
 
@@ -53,6 +62,7 @@ class Generation:
         plan: PromptPlan,
         vocabulary: Vocabulary,
         text_stream: TextStream,
+        language: Language | None = None,
         known: DraftIndex | None = None,
     ) -> None:
         self.finished = False
@@ -63,7 +73,16 @@ class Generation:
         self._healer = TokenHealer(vocabulary, plan.pending)
         self._stop_texts = _stop_texts(request, plan, vocabulary)
         self._stop_ids = _stop_ids(request, plan, vocabulary).union(self._stop_texts)
-        self._sampler = Sampler(request.sampling, _banned_ids(request, vocabulary, self._stop_ids))
+        self._sampler = Sampler(
+            request.sampling,
+            _banned_ids(request, vocabulary, self._stop_ids),
+            _breakers(request, vocabulary, language),
+        )
+        self._language = language
+        self._grammar: GrammarState | None = None
+        if request.grammar is not None:
+            _needed(language).check_grammar(request.grammar)
+        self._level = plan.level
         self._detokenizer = text_stream
         self._healing_logprob = 0.0
         self._healing_steps = 0
@@ -111,6 +130,9 @@ class Generation:
 
         With `width`, a step that only draws a token may have a draft behind it.
         """
+        # Only now: what never runs has nothing to free.
+        if self._request.grammar is not None and self._grammar is None:
+            self._grammar = self._new_grammar(self._request.grammar)
         tokens = self._tokens[n_committed:]
         self._width = width
         self._draft, self._n_matched = self._propose() if len(tokens) == 1 else ((), 0)
@@ -149,7 +171,10 @@ class Generation:
         """Draw a token; the last chunk if it ends the text."""
         if self._plan.max_tokens == 0:
             return self.finish("length")
+        was_healing = not self._healer.done
         token_id = self._draw(row)
+        if token_id is None:
+            return None if was_healing else self.finish("eos")
         is_new = self._is_new(token_id)
         if is_new and token_id in self._stop_ids and not self._is_early:
             return self._stop_at(token_id)
@@ -164,6 +189,7 @@ class Generation:
     def finish(self, reason: FinishReason) -> CompletionChunk:
         """End now: the last chunk, with everything held back that is still text."""
         self.finished = True
+        self.close()
         if self._request.detokenize:
             self._release(self._detokenizer.flush())
         if self._detokenizer.stopped and reason in ("stop", "length", "eos"):
@@ -171,20 +197,69 @@ class Generation:
             reason = "eos" if self._has_ended_itself else "stop"
         return self._take_chunk(self._result(reason))
 
-    def _draw(self, row: Logits) -> int:
+    def close(self) -> None:
+        """Free what the engine lent; `finish` does so too."""
+        if self._grammar is not None:
+            self._grammar.close()
+            self._grammar = None
+
+    def _draw(self, row: Logits) -> int | None:
+        """A token; None where nothing may come, or nothing healed, which drops healing (C4)."""
         healing = not self._healer.done
         # Scored before biases and penalties change the row: it is the model's belief.
         raw = row.copy() if healing else row
         # While healing, a stop id may be what the given-back bytes are said with.
         banned = self._stop_ids if self._is_early and not healing else ()
-        self._sampler.adjust(row, self._tokens, banned)
-        if not healing:
-            return self._sampler.pick(row)
-        token_ids, logits = self._healer.constraint().apply(row, self._vocabulary)
-        token_id = self._sampler.pick(logits, token_ids)
-        self._healing_logprob += log_probability(raw, token_id)
-        self._healing_steps += 1
+        self._sampler.adjust(row, banned)
+        if healing:
+            return self._draw_healed(row, raw)
+        token_id = self._sampler.pick(row, history=self._tokens)
+        if self._grammar is None:
+            return token_id
+        if not self._grammar.permits(token_id):
+            self._grammar.mask(row)
+            if not np.isfinite(row.max()):
+                return None
+            token_id = self._sampler.pick(row, history=self._tokens)
+        self._grammar.accept(token_id)
         return token_id
+
+    def _draw_healed(self, row: Logits, raw: Logits) -> int | None:
+        """A token that says pending bytes; its overhang is what the grammar sees of it.
+
+        Each that is refused is left out of the next draw, so what is drawn has the distribution of
+        the permitted ones.
+        """
+        token_ids, logits = self._healer.constraint().apply(row, self._vocabulary)
+        for _ in range(_MAX_HEALED_DRAWS):
+            token_id = self._sampler.pick(logits, token_ids, self._tokens)
+            overhang = self._overhang(token_id)
+            if self._grammar is None or not overhang or self._grammar.accept_bytes(overhang):
+                self._healing_logprob += log_probability(raw, token_id)
+                self._healing_steps += 1
+                return token_id
+            logits[token_ids == token_id] = -np.inf
+            if not np.isfinite(logits.max()):
+                break
+        self._drop_healing()
+        return None
+
+    def _overhang(self, token_id: int) -> bytes:
+        """What a token says past the pending bytes."""
+        piece, pending = self._vocabulary.bytes_of(token_id), self._healer.pending
+        return piece[len(pending) :] if piece.startswith(pending) else b""
+
+    def _drop_healing(self) -> None:
+        """Say the pending bytes as the tokenizer does, whatever the model thinks of it."""
+        for token_id in _needed(self._language).encode(self._healer.pending):
+            self._accept(token_id)
+        self._healer = TokenHealer(self._vocabulary, b"")
+        self._level = "none"
+
+    def _new_grammar(self, gbnf: str) -> GrammarState:
+        # One that has text is for the grammar to judge, as every text.
+        ends = frozenset(i for i in self._stop_ids if not self._vocabulary.bytes_of(i))
+        return GrammarState(_needed(self._language), gbnf, ends)
 
     @property
     def _is_early(self) -> bool:
@@ -285,7 +360,7 @@ class Generation:
 
     def _healing_report(self) -> HealingReport:
         return HealingReport(
-            level=self._plan.level,
+            level=self._level,
             dropped_tokens=self._plan.dropped_tokens,
             pending=self._plan.pending,
             nodes=self._healing_steps,
@@ -327,6 +402,22 @@ def _stop_ids(
 ) -> frozenset[int]:
     ends = frozenset[int]() if request.ignore_eos else vocabulary.eog_ids | plan.stop_ids
     return ends | frozenset(request.stop_token_ids)
+
+
+def _breakers(
+    request: CompletionRequest, vocabulary: Vocabulary, language: Language | None
+) -> Breakers:
+    """The sequence breakers of DRY, if it is asked for."""
+    if request.sampling.dry_multiplier == 0.0:
+        return {}
+    texts = request.sampling.dry_sequence_breakers
+    return sequence_breakers(texts, vocabulary, _needed(language).encode)
+
+
+def _needed(language: Language | None) -> Language:
+    if language is None:
+        raise ValueError("grammars and DRY need the language of an engine")
+    return language
 
 
 def _banned_ids(

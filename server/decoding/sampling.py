@@ -1,115 +1,133 @@
 """Drawing one token from a row of logits.
 
-The order is llama.cpp's: bias, penalties, (the healer's constraint), top-k, top-p, min-p,
-temperature, draw. The constraint stands before the truncations: a top-k of the free row may hold
-none of the tokens that the given-back bytes allow.
+The order is llama.cpp's: biases and bans, (the healer's constraint), then the samplers in the order
+in which they are listed, then the draw. The constraint stands before the truncations: a top-k of
+the free row may hold none of the tokens that the given-back bytes allow.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from suture.healing.vocabulary import TokenIds
+from suture.server.decoding import candidates as cut
+from suture.server.decoding.candidates import Candidates, Logits
+from suture.server.decoding.repetition import Breakers, avoid_repetition, penalize
 from suture.server.request import SamplingParams
 
-Logits = npt.NDArray[np.float32]
-
-# Below exp(-20) of the best token's probability, 152k tokens together weigh 3e-4: a draw from the
-# untruncated row needs no sort of them. A temperature above 1 lifts the tail, so it scales this.
-_TAIL_NATS = 20.0
 _GREEDY_BELOW = 1e-6
+_NO_BREAKERS: Breakers = MappingProxyType({})
+
+Step = Callable[[Candidates, Sequence[int]], Candidates]
+"""A sampler with its parameters, over what is left and the text so far."""
 
 
 class Sampler:
     """Draws tokens by one request's parameters; a fixed seed gives fixed draws (N1).
 
-    `seed` is the one in use, which is fresh where the parameters have none.
+    `seed` is the one in use, which is fresh where the parameters have none. `breakers` are those
+    of `dry_sequence_breakers`.
     """
 
-    def __init__(self, params: SamplingParams, banned_ids: Iterable[int] = ()) -> None:
-        self._params = params
-        self._banned_ids = np.fromiter(banned_ids, np.int64)
+    def __init__(
+        self,
+        params: SamplingParams,
+        banned_ids: Iterable[int] = (),
+        breakers: Breakers = _NO_BREAKERS,
+    ) -> None:
+        self._biased_ids = np.array([i for i, _ in params.logit_bias], np.intp)
+        self._biases = np.array([bias for _, bias in params.logit_bias], np.float32)
+        self._banned_ids = np.fromiter(banned_ids, np.intp)
         self.seed = secrets.randbits(31) if params.seed is None else params.seed
         self._rng = np.random.default_rng(self.seed)
+        steps = self._steps(params, breakers)
+        self._chain = [steps[name] for name in params.samplers if name in steps]
+        self._is_greedy = _is_greedy(params, steps)
+        if self._is_greedy:
+            # None of the others takes the best one away, and only these change which it is.
+            changing = ("penalties", "dry")
+            self._chain = [steps[n] for n in params.samplers if n in steps and n in changing]
 
-    def adjust(self, row: Logits, history: Sequence[int], also_banned: Iterable[int] = ()) -> None:
-        """Apply bans, biases and penalties to `row` in place; `history` is the text so far."""
-        params = self._params
-        for token_id, bias in params.logit_bias:
-            row[token_id] += bias
-        self._penalize(row, history)
+    def adjust(self, row: Logits, also_banned: Iterable[int] = ()) -> None:
+        """Apply biases and bans to `row` in place."""
+        # One by one where an id stands twice: both biases count.
+        np.add.at(row, self._biased_ids, self._biases)
         row[self._banned_ids] = -np.inf
         for token_id in also_banned:
             row[token_id] = -np.inf
 
-    def pick(self, logits: Logits, token_ids: TokenIds | None = None) -> int:
-        """A token drawn from `logits`, which belong to `token_ids` or to the whole vocabulary."""
-        index = self._pick_index(logits)
-        return index if token_ids is None else int(token_ids[index])
+    def pick(
+        self, logits: Logits, token_ids: TokenIds | None = None, history: Sequence[int] = ()
+    ) -> int:
+        """A token drawn from `logits`, which belong to `token_ids` or to the whole vocabulary.
 
-    def _pick_index(self, logits: Logits) -> int:
-        params = self._params
-        best = int(logits.argmax())
-        # Not finite: biases ban every candidate, and what healing needs has to be said anyway.
-        if params.temperature < _GREEDY_BELOW or len(logits) == 1 or not np.isfinite(logits[best]):
-            return best
-        kept = _top_k(logits, params.top_k, logits[best] - _TAIL_NATS * max(1, params.temperature))
-        values = logits[kept].astype(np.float64)
-        kept, values = _nucleus(kept, values, params.top_p, params.min_p)
-        weights = np.exp((values - values[0]) / params.temperature)
-        cumulative = np.cumsum(weights)
-        drawn = np.searchsorted(cumulative, self._rng.random() * cumulative[-1], side="right")
-        return int(kept[min(int(drawn), len(kept) - 1)])
+        `history` is the text so far.
+        """
+        left = Candidates(logits, token_ids)
+        if not self._is_greedy and not np.isfinite(logits.max()):
+            # Biases ban every candidate, and what healing needs has to be said anyway.
+            return left.id_at(0)
+        for step in self._chain:
+            left = step(left, history)
+        if self._is_greedy or len(left) == 1:
+            return left.id_at(int(left.logits.argmax()))
+        return cut.draw(left, self._rng.random())
 
-    def _penalize(self, row: Logits, history: Sequence[int]) -> None:
-        params = self._params
-        neutral = (
-            params.repeat_penalty == 1.0
-            and params.presence_penalty == 0.0
-            and params.frequency_penalty == 0.0
-        )
-        if neutral or params.repeat_last_n == 0:
-            return
-        last = history if params.repeat_last_n < 0 else history[-params.repeat_last_n :]
-        seen, counts = np.unique(np.asarray(last, np.int64), return_counts=True)
-        values = row[seen]
-        values = np.where(
-            values > 0, values / params.repeat_penalty, values * params.repeat_penalty
-        )
-        row[seen] = values - counts * params.frequency_penalty - params.presence_penalty
+    def _steps(self, params: SamplingParams, breakers: Breakers) -> Mapping[str, Step]:
+        """The samplers that do something, by their names."""
+        least = params.min_keep
+        t, spread, exponent = params.temperature, params.dynatemp_range, params.dynatemp_exponent
+        steps: dict[str, Step] = {}
+        if _has_penalties(params):
+            steps["penalties"] = lambda left, history: penalize(left, history, params)
+        if params.dry_multiplier != 0.0 and params.dry_base >= 1.0:
+            steps["dry"] = lambda left, history: avoid_repetition(left, history, params, breakers)
+        if params.top_n_sigma > 0.0:
+            steps["top_n_sigma"] = lambda left, _: cut.top_n_sigma(left, params.top_n_sigma)
+        if params.top_k > 0:
+            steps["top_k"] = lambda left, _: cut.top_k(left, params.top_k)
+        if params.typical_p < 1.0:
+            steps["typ_p"] = lambda left, _: cut.typical_p(left, params.typical_p, least)
+        if params.top_p < 1.0:
+            steps["top_p"] = lambda left, _: cut.top_p(left, params.top_p, least)
+        if params.min_p > 0.0:
+            steps["min_p"] = lambda left, _: cut.min_p(left, params.min_p, least)
+        if params.xtc_probability > 0.0 and params.xtc_threshold <= 0.5:
+            steps["xtc"] = lambda left, _: self._exclude_top(left, params)
+        if spread > 0.0:
+            steps["temperature"] = lambda left, _: cut.dynamic_temperature(
+                left, t, spread, exponent
+            )
+        elif t != 1.0:
+            steps["temperature"] = lambda left, _: cut.temperature(left, t)
+        return steps
+
+    def _exclude_top(self, left: Candidates, params: SamplingParams) -> Candidates:
+        if len(left) < 2 or self._rng.random() > params.xtc_probability:
+            return left
+        return cut.xtc(left, params.xtc_threshold, params.min_keep)
+
+
+def _has_penalties(params: SamplingParams) -> bool:
+    return params.repeat_last_n != 0 and (
+        params.repeat_penalty != 1.0
+        or params.presence_penalty != 0.0
+        or params.frequency_penalty != 0.0
+    )
+
+
+def _is_greedy(params: SamplingParams, steps: Mapping[str, Step]) -> bool:
+    """Whether the best token after penalties is always drawn, as these two may take it away."""
+    names = set(params.samplers) & steps.keys()
+    is_cold = params.temperature < _GREEDY_BELOW and params.dynatemp_range <= 0.0
+    return is_cold and "temperature" in names and not names & {"typ_p", "xtc"}
 
 
 def log_probability(row: Logits, token_id: int) -> float:
     """The token's log probability under the full row, in nats."""
     top = row.max()
     return float(row[token_id] - top - np.log(np.exp(row - top).sum(dtype=np.float64)))
-
-
-def _top_k(logits: Logits, k: int, threshold: float) -> npt.NDArray[np.intp]:
-    """Indices of the k largest, best first; with k = 0 of all that reach `threshold`."""
-    if 0 < k < len(logits):
-        kept = np.argpartition(logits, -k)[-k:]
-    else:
-        kept = np.flatnonzero(logits >= threshold)
-    # Stable, so that ties go to the lower id whatever the partition left behind.
-    kept = np.sort(kept)
-    return kept[np.argsort(-logits[kept], kind="stable")]
-
-
-def _nucleus(
-    kept: npt.NDArray[np.intp], values: npt.NDArray[np.float64], top_p: float, min_p: float
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-    """Cut the sorted candidates by top-p, then by min-p; at least one is left."""
-    probabilities = np.exp(values - values[0])
-    if top_p < 1.0:
-        cumulative = np.cumsum(probabilities)
-        n = int(np.searchsorted(cumulative, top_p * cumulative[-1])) + 1
-        kept, values, probabilities = kept[:n], values[:n], probabilities[:n]
-    if min_p > 0.0:
-        n = max(int(np.count_nonzero(probabilities >= min_p)), 1)
-        kept, values = kept[:n], values[:n]
-    return kept, values

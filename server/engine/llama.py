@@ -33,6 +33,7 @@ from suture.healing import UnsupportedVocabulary, Vocabulary
 from suture.healing.gguf import GgufError
 from suture.server.engine import libllama, tokenizer
 from suture.server.engine.cells import CellCount, Cells
+from suture.server.engine.grammar import Grammar, check_grammar
 from suture.server.engine.protocol import (
     Aborted,
     Batch,
@@ -133,6 +134,12 @@ class LlamaEngine:
 
     def decode_markup(self, token_ids: Sequence[int]) -> str:
         return tokenizer.decode_markup(self.vocab, token_ids)
+
+    def check_grammar(self, gbnf: str) -> None:
+        check_grammar(self.vocab, gbnf)
+
+    def grammar(self, gbnf: str) -> Grammar:
+        return Grammar(self.vocab, gbnf)
 
     def open(self) -> SequenceId:
         self._on_engine_thread()

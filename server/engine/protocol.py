@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suture.healing import Vocabulary
+from suture.server.decoding.grammar import Grammar
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 
@@ -47,7 +48,7 @@ class SavedSequence:
 
 
 class Engine(Protocol):
-    """What drives a model. Every method but `encode` must be called on the engine's one thread.
+    """What drives a model. All but `encode` and `check_grammar` is for the engine's one thread.
 
     `n_ctx` is the most tokens that all sequences together may hold, where sequences that were
     forked share theirs, and `n_free` how many more fit. `n_sequences` are the most sequences
@@ -71,6 +72,14 @@ class Engine(Protocol):
 
     def encode(self, piece: bytes) -> list[int]:
         """Token ids of plain text bytes: no special is parsed, none added. Any thread."""
+        ...
+
+    def check_grammar(self, gbnf: str) -> None:
+        """Raise `InvalidRequest`, with the reason, for what is not a grammar. Any thread."""
+        ...
+
+    def grammar(self, gbnf: str) -> Grammar:
+        """A grammar that was checked, before its first token; to be closed before the engine."""
         ...
 
     def open(self) -> SequenceId:

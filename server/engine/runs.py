@@ -264,8 +264,10 @@ class Runs:
         try:
             chunk_of_text = generation.feed(rows)
         except Exception as error:
-            _log.error("a request failed while its text was made: %s", without_values(error))
-            self._fail(run, EngineError(f"the engine failed: {type(error).__name__}"))
+            if not isinstance(error, SutureError):
+                _log.error("a request failed while its text was made: %s", without_values(error))
+                error = EngineError(f"the engine failed: {type(error).__name__}")
+            self._fail(run, error)
             return
         self._engine.commit(run.sequence, len(chunk) - 1 - generation.n_rejected)
         run.counters.drawn(run.job.clock.token_drawn())
@@ -303,6 +305,7 @@ class Runs:
 
     def _fail(self, run: _Run, error: SutureError) -> None:
         run.counters.failed(run.n_read)
+        run.job.generation.close()
         self._runs.remove(run)
         run.job.tell(error)
         if run.sequence is not None:

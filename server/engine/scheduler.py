@@ -206,6 +206,7 @@ class Scheduler:
             left += [job for job in self._running if not job.generation.finished]
             self._running, self._spare = [], None
         for job in left:
+            job.generation.close()
             job.tell(error)
 
     def _load(self) -> Engine | None:

@@ -21,6 +21,7 @@ from suture.server.engine.protocol import (
     SequenceId,
     check_batch,
 )
+from suture.server.engine.scripted_grammar import TextsGrammar, check_texts
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 
@@ -90,6 +91,12 @@ class ScriptedEngine:
 
     def encode(self, piece: bytes) -> list[int]:
         return list(self._encode(piece))
+
+    def check_grammar(self, gbnf: str) -> None:
+        check_texts(gbnf)
+
+    def grammar(self, gbnf: str) -> TextsGrammar:
+        return TextsGrammar.of(self.vocabulary, gbnf)
 
     @property
     def n_free(self) -> int:

@@ -24,14 +24,14 @@ class ExtensionFields(RequestBody):
     """What a client may ask of Suture beyond its dialect; absent is the server's default.
 
     `fim_boundary` and `grammar_scope` are checked and change nothing yet: every prompt keeps its
-    tail, and grammars are refused.
+    tail, and a grammar sees what comes after the cursor.
     """
 
     healing: Healing | None = None
     give_back: Annotated[Literal["stable"] | int, BeforeValidator(_give_back)] | None = None
     layout: Layout | None = None
     fim_boundary: Literal["auto", "keep"] = "auto"
-    grammar_scope: Literal["output", "prefill"] = "output"
+    grammar_scope: Literal["output"] = "output"
     shape: Shape | None = None
     stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
     session: Annotated[Text, Field(max_length=256)] | None = None

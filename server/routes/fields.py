@@ -25,6 +25,7 @@ MAX_INT = 2**31 - 1
 MAX_STOPS = 64
 MAX_STOP_BYTES = 4096
 MAX_CANDIDATES = 16
+MAX_BREAKERS = 32
 
 
 def _no_lone_surrogates(text: str) -> str:
@@ -54,10 +55,17 @@ def _bounded_stops(stops: list[str]) -> list[str]:
     return stops
 
 
+def _breakers(texts: list[str]) -> list[str]:
+    if not texts or len(texts) > MAX_BREAKERS or not all(texts):
+        raise ValueError(f"must be 1 to {MAX_BREAKERS} strings that are not empty")
+    return texts
+
+
 Text = Annotated[str, AfterValidator(_no_lone_surrogates)]
 Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
 Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]
 Candidates = Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_CANDIDATES)]
+LastTokens = Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=MAX_INT)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
 StopStrings = Annotated[list[Text], BeforeValidator(_one_or_many), AfterValidator(_bounded_stops)]
@@ -72,6 +80,7 @@ class RequestBody(BaseModel):
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "fim_boundary": ("move", "mix"),
+        "grammar_scope": ("prefill",),
         "shape": ("block",),
     }
 
@@ -100,19 +109,30 @@ class SamplingFields(RequestBody):
     top_k: Integer | None = None
     top_p: Share | None = None
     min_p: Share | None = None
-    repeat_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    repeat_last_n: Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=MAX_INT)] | None = (
-        None
-    )
+    repeat_penalty: Annotated[float, Field(ge=1e-6, le=1e6)] | None = None
+    repeat_last_n: LastTokens | None = None
     presence_penalty: Number | None = None
     frequency_penalty: Number | None = None
+    typical_p: Number | None = None
+    top_n_sigma: Number | None = None
+    xtc_probability: Share | None = None
+    xtc_threshold: Share | None = None
+    dynatemp_range: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
+    dynatemp_exponent: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    min_keep: Count | None = None
+    dry_multiplier: Number | None = None
+    dry_base: Number | None = None
+    dry_allowed_length: Count | None = None
+    dry_penalty_last_n: LastTokens | None = None
+    dry_sequence_breakers: Annotated[list[Text], AfterValidator(_breakers)] | None = None
     seed: Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=2**64 - 1)] | None = None
 
     def sampling(self, defaults: SamplingParams, n_ctx: int) -> SamplingParams:
         """The parameters asked for, over `defaults`.
 
-        `top_k` below 0 is off; `repeat_last_n` -1 is the whole context; `seed` -1 is a fresh one,
-        and so is llama.cpp's own "random" value of 2**32-1.
+        `top_k` below 0 is off; `repeat_last_n` and `dry_penalty_last_n` -1 are the whole context;
+        a `dry_base` below 1 is the default; `seed` -1 is a fresh one, and so is llama.cpp's own
+        "random" value of 2**32-1.
         """
         asked = {
             name: value
@@ -120,9 +140,14 @@ class SamplingFields(RequestBody):
             if name != "seed" and (value := getattr(self, name)) is not None
         }
         params = replace(defaults, **asked)
-        last_n = n_ctx if params.repeat_last_n == -1 else params.repeat_last_n
-        seed = None if self.seed in (None, -1, 2**32 - 1) else self.seed
-        return replace(params, top_k=max(0, params.top_k), repeat_last_n=last_n, seed=seed)
+        return replace(
+            params,
+            top_k=max(0, params.top_k),
+            repeat_last_n=n_ctx if params.repeat_last_n == -1 else params.repeat_last_n,
+            dry_base=params.dry_base if params.dry_base >= 1 else defaults.dry_base,
+            dry_sequence_breakers=tuple(params.dry_sequence_breakers),
+            seed=None if self.seed in (None, -1, 2**32 - 1) else self.seed,
+        )
 
 
 def check_token_id(token_id: int, n_vocab: int, field: str) -> int:

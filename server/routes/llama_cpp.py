@@ -41,6 +41,7 @@ from suture.server.routes.fields import (
     Text,
     check_token_id,
 )
+from suture.server.routes.grammars import GrammarFields
 from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
 from suture.server.settings import Settings
 from suture.server.sse import encode_json, event
@@ -66,7 +67,7 @@ class ExtraChunk(BaseModel):
     filename: Text | None = None
 
 
-class InfillBody(ExtensionFields, SamplingFields):
+class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
     """The body of `POST /infill`."""
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset(
@@ -74,19 +75,13 @@ class InfillBody(ExtensionFields, SamplingFields):
     )
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
         "adaptive_target": (-1,),
-        "dry_multiplier": (0,),
-        "dynatemp_range": (0,),
-        "grammar": ("",),
+        "grammar_lazy": (False,),
+        "grammar_triggers": ([],),
         "image_data": ([],),
-        "json_schema": (),
         "lora": ([],),
-        "min_keep": (0,),
         "mirostat": (0,),
         "n_probs": (0,),
         "return_progress": (False,),
-        "top_n_sigma": (-1,),
-        "typical_p": (1,),
-        "xtc_probability": (0,),
     }
 
     input_prefix: Text
@@ -123,6 +118,7 @@ class InfillBody(ExtensionFields, SamplingFields):
             shape=self.shape or "auto",
             on_incomplete=self.on_incomplete or "drop",
             sampling=self._sampling(model),
+            grammar=self.gbnf,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             n=self.n_cmpl or self.n or 1,
@@ -222,8 +218,22 @@ class InfillAnswer:
             "repeat_penalty": sampling.repeat_penalty,
             "presence_penalty": sampling.presence_penalty,
             "frequency_penalty": sampling.frequency_penalty,
+            "typical_p": sampling.typical_p,
+            "top_n_sigma": sampling.top_n_sigma,
+            "xtc_probability": sampling.xtc_probability,
+            "xtc_threshold": sampling.xtc_threshold,
+            "dynatemp_range": sampling.dynatemp_range,
+            "dynatemp_exponent": sampling.dynatemp_exponent,
+            "min_keep": sampling.min_keep,
+            "dry_multiplier": sampling.dry_multiplier,
+            "dry_base": sampling.dry_base,
+            "dry_allowed_length": sampling.dry_allowed_length,
+            "dry_penalty_last_n": sampling.dry_penalty_last_n,
+            "dry_sequence_breakers": sampling.dry_sequence_breakers,
+            "samplers": sampling.samplers,
             "stop": list(self.request.stop),
             "ignore_eos": self.request.ignore_eos,
+            "grammar": self.request.grammar or "",
             "stream": self.body.stream,
         }
 

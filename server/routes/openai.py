@@ -30,6 +30,7 @@ from suture.server.routes.fields import (
     Text,
     check_token_id,
 )
+from suture.server.routes.grammars import FormatFields
 from suture.server.settings import Settings
 from suture.server.sse import DONE, encode_json, event
 
@@ -69,17 +70,14 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-class CompletionsBody(ExtensionFields, SamplingFields):
+class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     """The body of `POST /v1/completions`."""
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset({"prompt"})
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
         "best_of": (1,),
         "echo": (False,),
-        "grammar": ("",),
-        "json_schema": (),
         "logprobs": (0, False),
-        "response_format": ({"type": "text"},),
     }
 
     prompt: Annotated[Text, BeforeValidator(_prompt)]
@@ -114,6 +112,7 @@ class CompletionsBody(ExtensionFields, SamplingFields):
             shape=self.shape or ("auto" if self.suffix else "raw"),
             on_incomplete=self.on_incomplete or ("drop" if self.suffix else "replace"),
             sampling=replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
+            grammar=self.gbnf,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             n=self.n or 1,

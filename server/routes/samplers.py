@@ -1,8 +1,9 @@
 """llama-server's `samplers` and `logit_bias`.
 
-The list says which samplers apply: one that is not named is off, whatever its field says.
-`infill`, which keeps only near-certain continuations and is in every editor plugin's list, is not
-built; greedy is nearest to it, and is what such a list gets unless it names `temperature`.
+The list says which samplers apply, and in which order: one that is not named is off, whatever its
+field says. `infill`, which keeps only near-certain continuations and is in every editor plugin's
+list, is not built; greedy is nearest to it, and is what such a list gets unless it names
+`temperature`. `adaptive_p` is not built either, and refused.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from suture.server.request import SamplingParams
+from suture.server.request import SAMPLERS, SamplingParams
 from suture.server.routes.fields import MAX_INT
+
+MAX_SAMPLERS = 64
 
 _LETTERS = {
     "e": "penalties",
@@ -42,22 +45,14 @@ _ALIASES = {
     "temp": "temperature",
     "top-n-sigma": "top_n_sigma",
 }
-_OFF: dict[str, dict[str, Any]] = {
-    "penalties": {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
-    "top_k": {"top_k": 0},
-    "top_p": {"top_p": 1.0},
-    "min_p": {"min_p": 0.0},
-}
 
 
 def only_listed(params: SamplingParams, names: list[str]) -> SamplingParams:
-    """`params` with every sampler off that `names` has not."""
-    for name, off in _OFF.items():
-        if name not in names:
-            params = replace(params, **off)
-    if "temperature" not in names:
-        params = replace(params, temperature=0.0 if "infill" in names else 1.0)
-    return params
+    """`params` with the samplers of `names` alone, in that order."""
+    if "infill" in names and "temperature" not in names:
+        params = replace(params, temperature=0.0)
+        names = [*names, "temperature"]
+    return replace(params, samplers=tuple(name for name in names if name in SAMPLERS))
 
 
 def _samplers(value: Any) -> Any:
@@ -68,6 +63,10 @@ def _samplers(value: Any) -> Any:
     names = [_ALIASES.get(name, name) for name in value]
     if not set(names) <= set(_LETTERS.values()):
         raise ValueError("must name samplers of " + ", ".join(_LETTERS.values()))
+    if "adaptive_p" in names:
+        raise ValueError("with adaptive_p is not supported yet")
+    if len(names) > MAX_SAMPLERS:
+        raise ValueError(f"must name at most {MAX_SAMPLERS} samplers")
     return names
 
 

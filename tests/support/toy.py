@@ -79,4 +79,5 @@ def toy_generation(
             frozenset(i for i in vocabulary.silent_ids if not transducer.piece_of(i)),
         )
         stream = window_stream(request, plan, vocabulary, decoding, stops)
-    return Generation(request, plan, vocabulary, stream, DraftIndex(plan.kept_ids, expected))
+    known = DraftIndex(plan.kept_ids, expected)
+    return Generation(request, plan, vocabulary, stream, engine, known)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suture.server.decoding.candidates import Candidates
+from suture.server.decoding.repetition import penalize
 from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.request import SamplingParams
 
@@ -64,20 +68,25 @@ def test_a_constraint_comes_before_truncation() -> None:
 def test_biases_and_bans() -> None:
     sampler = Sampler(SamplingParams(logit_bias=((1, -100.0), (2, 1.0))), banned_ids=[3])
     row = ROW.copy()
-    sampler.adjust(row, [], also_banned=[0])
+    sampler.adjust(row, also_banned=[0])
     assert np.array_equal(np.isinf(row), [True, False, False, True, False])
     assert sampler.pick(row) == 2
 
 
 def test_penalties_weigh_the_last_tokens_only() -> None:
     params = SamplingParams(repeat_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25)
-    row = ROW.copy()
-    Sampler(params).adjust(row, [1, 4, 4])
-    assert row == pytest.approx([0.0, 3 / 2 - 0.75, 1.0, 2.9, -5 * 2 - 1.0])
-    short = SamplingParams(repeat_penalty=2.0, repeat_last_n=1)
-    row = ROW.copy()
-    Sampler(short).adjust(row, [1, 3])
-    assert row == pytest.approx([0.0, 3.0, 1.0, 2.9 / 2, -5.0])
+    left = penalize(Candidates(ROW), [1, 4, 4], params)
+    assert left.logits == pytest.approx([0.0, 3 / 2 - 0.75, 1.0, 2.9, -5 * 2 - 1.0])
+    left = penalize(Candidates(ROW), [1, 3], SamplingParams(repeat_penalty=2.0, repeat_last_n=1))
+    assert left.logits == pytest.approx([0.0, 3.0, 1.0, 2.9 / 2, -5.0])
+
+
+def test_penalties_come_where_they_are_listed() -> None:
+    params = SamplingParams(top_k=1, repeat_penalty=10.0)
+    assert Sampler(params).pick(ROW, history=[1]) == 3
+    listed = ("top_k", "penalties", "temperature")
+    after = replace(params, samplers=listed, temperature=1.0)
+    assert Sampler(after).pick(ROW, history=[1]) == 1
 
 
 def test_banning_everything_that_healing_needs_still_draws_it() -> None:

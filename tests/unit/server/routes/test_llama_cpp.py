@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,31 +142,49 @@ def test_a_random_seed_is_none(seed: int | None) -> None:
     assert parse(HOLE | {"seed": seed}).sampling.seed is None
 
 
-def test_samplers_that_are_not_listed_are_off() -> None:
-    penalties = {"repeat_penalty": 1.5, "presence_penalty": 1, "frequency_penalty": 1}
-    only_top_k = parse(HOLE | penalties | {"samplers": ["top_k"], "top_k": 5}).sampling
-    assert only_top_k == SamplingParams(temperature=1.0, top_k=5)
-    letters = parse(HOLE | {"samplers": "edkypmxt"}).sampling
-    assert letters == DEFAULTS
+def test_only_samplers_that_are_listed_apply_and_in_that_order() -> None:
+    asked = {"top_k": 5, "samplers": ["min-p", "nucleus", "top_k"]}
+    assert parse(HOLE | asked).sampling == replace(
+        DEFAULTS, top_k=5, samplers=("min_p", "top_p", "top_k")
+    )
+    assert parse(HOLE | {"samplers": "edskypmxt"}).sampling == DEFAULTS
+
+
+def test_infill_in_the_list_is_greedy_unless_there_is_a_temperature() -> None:
     infill = parse(HOLE | {"samplers": ["top-k", "top_p", "infill"]}).sampling
-    assert (infill.temperature, infill.top_k, infill.min_p) == (0.0, 40, 0.0)
+    assert infill == replace(DEFAULTS, temperature=0.0, samplers=("top_k", "top_p", "temperature"))
+    warm = parse(HOLE | {"samplers": ["infill", "temperature"]}).sampling
+    assert warm == replace(DEFAULTS, samplers=("temperature",))
+
+
+def test_all_samplers_fields_are_taken_over() -> None:
+    fields: Json = {
+        "typical_p": 0.5,
+        "top_n_sigma": 1.5,
+        "xtc_probability": 0.25,
+        "xtc_threshold": 0.2,
+        "dynatemp_range": 0.5,
+        "dynatemp_exponent": 2.0,
+        "min_keep": 3,
+        "dry_multiplier": 0.75,
+        "dry_base": 2.0,
+        "dry_allowed_length": 4,
+        "dry_penalty_last_n": 100,
+    }
+    assert parse(HOLE | fields).sampling == replace(DEFAULTS, **fields)
+    breakers = parse(HOLE | {"dry_sequence_breakers": ["\n", "ab"], "dry_base": 0.5}).sampling
+    assert breakers == replace(DEFAULTS, dry_sequence_breakers=("\n", "ab"))
 
 
 @pytest.mark.parametrize(
     ("field", "value", "neutral"),
     [
-        ("grammar", "root ::= x", ""),
-        ("json_schema", {}, None),
+        ("grammar_lazy", True, False),
+        ("grammar_scope", "prefill", "output"),
         ("n_probs", 1, 0),
         ("lora", [{"id": 0, "scale": 1.0}], []),
         ("image_data", [{}], []),
         ("mirostat", 2, 0),
-        ("dry_multiplier", 0.8, 0.0),
-        ("xtc_probability", 0.5, 0),
-        ("typical_p", 0.5, 1.0),
-        ("dynatemp_range", 0.5, 0),
-        ("top_n_sigma", 1, -1),
-        ("min_keep", 1, 0),
         ("adaptive_target", 0.5, -1.0),
         ("return_progress", True, False),
         ("fim_boundary", "mix", "keep"),
@@ -192,6 +211,15 @@ def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(
         ("n_predict", "5"),
         ("n_predict", 1.5),
         ("temperature", "0"),
+        ("samplers", ["top_k", "adaptive_p"]),
+        ("samplers", ["nonsense"]),
+        ("samplers", ["top_k"] * 65),
+        ("dry_sequence_breakers", []),
+        ("dry_sequence_breakers", [""]),
+        ("dry_sequence_breakers", ["a"] * 33),
+        ("dry_allowed_length", -1),
+        ("xtc_probability", 1.5),
+        ("min_keep", -1),
         ("temperature", math.inf),
         ("top_p", 1.5),
         ("seed", -2),
@@ -228,7 +256,7 @@ def test_extension_fields_are_taken_over() -> None:
         "give_back": 1,
         "layout": "spm",
         "fim_boundary": "keep",
-        "grammar_scope": "prefill",
+        "grammar_scope": "output",
         "shape": "line",
         "stream_interval": 4,
         "session": "s",

@@ -46,7 +46,6 @@ def test_fields_are_taken_over() -> None:
         ("echo", True, False),
         ("logprobs", 1, None),
         ("logprobs", True, 0),
-        ("response_format", {"type": "json_object"}, {"type": "text"}),
     ],
 )
 def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(

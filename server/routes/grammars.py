@@ -1,0 +1,61 @@
+"""What a text must be: `grammar` in GBNF, `json_schema`, and OpenAI's `response_format`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator
+
+from suture.server.decoding.json_schema import SchemaError, schema_grammar
+from suture.server.errors import InvalidRequest
+from suture.server.routes.fields import RequestBody, Text
+
+JSON_OBJECT: dict[str, Any] = {"type": "object"}
+
+
+def _response_format(value: Any) -> Any:
+    if not isinstance(value, dict) or value.get("type") not in (
+        "text",
+        "json_object",
+        "json_schema",
+    ):
+        raise ValueError('must be an object with the type "text", "json_object" or "json_schema"')
+    if value["type"] == "text":
+        return None
+    if value["type"] == "json_object":
+        return value.get("schema", JSON_OBJECT)
+    wrapper = value.get("json_schema")
+    if not isinstance(wrapper, dict) or "schema" not in wrapper:
+        raise ValueError("must have a json_schema with a schema")
+    return wrapper["schema"]
+
+
+class GrammarFields(RequestBody):
+    """At most one of them may be given; the schema of a `response_format` is what is kept of it."""
+
+    grammar: Text = ""
+    json_schema: Any = None
+
+    SCHEMA_FIELDS: ClassVar[tuple[str, ...]] = ("json_schema",)
+
+    @property
+    def gbnf(self) -> str | None:
+        """The grammar asked for, not yet checked. Raises `InvalidRequest` for a schema."""
+        schemas = {name: getattr(self, name) for name in self.SCHEMA_FIELDS}
+        asked = [name for name, schema in schemas.items() if schema is not None]
+        if len(asked) + bool(self.grammar) > 1:
+            raise InvalidRequest(f'"{asked[0]}" cannot be had beside another grammar', asked[0])
+        if not asked:
+            return self.grammar or None
+        try:
+            return schema_grammar(schemas[asked[0]])
+        except SchemaError as error:
+            raise InvalidRequest(f'"{asked[0]}" {error}', asked[0]) from None
+
+
+class FormatFields(GrammarFields):
+    """As OpenAI has it too."""
+
+    response_format: Annotated[Any, BeforeValidator(_response_format)] = None
+
+    SCHEMA_FIELDS = ("json_schema", "response_format")

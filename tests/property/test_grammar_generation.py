@@ -1,0 +1,258 @@
+"""Generations under a grammar, on the scripted engine, where a grammar is a list of texts."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.driving import chunks_of, collect, whole
+from support.toy import special, toy_encode, toy_generation, toy_vocabulary
+from suture.healing import TokenKind, Vocabulary
+from suture.server.decoding.drafts import DraftWidth
+from suture.server.decoding.gbnf import refusal
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.step_costs import StepCosts
+from suture.server.engine.job import Job
+from suture.server.engine.protocol import Logits
+from suture.server.engine.scheduler import Scheduler
+from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
+from suture.server.engine.scripted_grammar import TextsGrammar
+from suture.server.errors import InvalidRequest
+from suture.server.request import CompletionRequest, SamplingParams
+
+VOCABULARY = toy_vocabulary()
+PLAIN = CompletionRequest("def ", max_tokens=40)
+END = special("<|endoftext|>")
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_open() -> Iterator[None]:
+    before = TextsGrammar.n_open
+    yield
+    assert TextsGrammar.n_open == before
+
+
+def byte_vocabulary_with(pieces: Sequence[bytes]) -> Vocabulary:
+    normal = [*(bytes([i]) for i in range(256)), *pieces]
+    end = len(normal)
+    return Vocabulary(
+        [*normal, b"<|endoftext|>"],
+        kinds=[*[TokenKind.NORMAL] * end, TokenKind.CONTROL],
+        n_vocab=end + 1,
+        bos_id=end,
+        eos_id=end,
+        eog_ids=frozenset({end}),
+    )
+
+
+def grammar_of(*texts: str) -> str:
+    return "root ::= " + " | ".join(json.dumps(text) for text in texts)
+
+
+def generation_of(request: CompletionRequest, model: Model) -> tuple[Generation, ScriptedEngine]:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    return toy_generation(request, engine), engine
+
+
+def text_of(request: CompletionRequest, model: Model) -> str:
+    return whole(*generation_of(request, model))[0]
+
+
+def test_the_text_is_one_that_the_grammar_has() -> None:
+    request = replace(PLAIN, healing="off", grammar=grammar_of("user()", "return x"))
+    text, result = whole(*generation_of(request, random_model(VOCABULARY.n_vocab)))
+    assert text in ("user()", "return x") and result.finish == "eos"
+
+
+def test_what_the_model_wants_comes_where_the_grammar_has_it() -> None:
+    model = speaking_model(VOCABULARY, b"def return x")
+    request = replace(PLAIN, healing="off", grammar=grammar_of("return", "return x", "return y"))
+    assert text_of(request, model) == "return x"
+
+
+def test_the_end_comes_only_where_the_text_is_complete() -> None:
+    def ends(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(VOCABULARY.n_vocab, np.float32)
+        row[END] = 50.0
+        return row
+
+    request = replace(PLAIN, healing="off", grammar=grammar_of("a long text"))
+    assert text_of(request, ends) == "a long text"
+    # Whatever ends a text of this family does so for a grammar too.
+    hole = replace(request, infill=True, suffix="\n")
+    assert text_of(hole, ends) == "a long text"
+
+
+def test_no_end_and_nothing_more_ends_the_text() -> None:
+    request = replace(PLAIN, healing="off", grammar=grammar_of("()"))
+    for early in (replace(request, min_tokens=9), replace(request, ignore_eos=True)):
+        text, result = whole(*generation_of(early, random_model(VOCABULARY.n_vocab)))
+        assert (text, result.finish) == ("()", "eos")
+
+
+def test_a_banned_text_ends_at_once() -> None:
+    bans = tuple((i, -np.inf) for i in range(256 + 20))
+    request = replace(PLAIN, healing="off", grammar=grammar_of("()"))
+    request = replace(request, sampling=SamplingParams(logit_bias=bans))
+    text, result = whole(*generation_of(request, random_model(VOCABULARY.n_vocab)))
+    assert (text, result.finish, result.reason) == ("", "eos", "EMPTY")
+
+
+def test_c4_the_grammar_sees_only_the_overhang() -> None:
+    # Only " user" is given back; " userName" says it and more, which "Name()" begins with.
+    model = speaking_model(VOCABULARY, b"const userName()")
+    request = replace(PLAIN, prefix="const user", grammar=grammar_of("Name()", "s"))
+    text, result = whole(*generation_of(request, model))
+    assert text == "Name()" and result.healing.level == "recursive"
+    assert result.healing.pending == b" user"
+
+
+def test_c4_the_next_best_healed_token_comes_where_the_best_is_forbidden() -> None:
+    model = speaking_model(VOCABULARY, b"const userName()")
+    request = replace(PLAIN, prefix="const user", grammar=grammar_of("s = ()"))
+    text, result = whole(*generation_of(request, model))
+    assert text == "s = ()" and result.healing.level == "recursive"
+
+
+def test_c4_where_nothing_healed_is_permitted_healing_is_dropped() -> None:
+    """A model that is set on tokens that run over, of which the vocabulary has many."""
+    pieces = [b"user" + bytes([a, b]) for a in range(65, 91) for b in range(65, 91)]
+    vocabulary = byte_vocabulary_with(pieces)
+    first = 256
+
+    def insists(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(vocabulary.n_vocab, np.float32)
+        row[first : first + len(pieces)] = 20.0
+        return row
+
+    engine = ScriptedEngine(vocabulary, lambda piece: list(piece), insists)
+    request = CompletionRequest(
+        "user", give_back=4, max_tokens=9, grammar=grammar_of("()"), return_tokens=True
+    )
+    chunks = list(chunks_of(toy_generation(request, engine), engine))
+    result = chunks[-1].result
+    assert result is not None and result.healing.level == "none"
+    assert "".join(chunk.text for chunk in chunks) == "()"
+    assert result.completion_tokens == 3  # the brackets and the end
+
+
+WORDS = ["user", "userName", "Name", " x", " = ", "()", "return", "\n", "é", "ret"]
+TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=5).map("".join), min_size=1, max_size=4)
+PARAMS = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.0, 1.0]),
+    top_k=st.integers(0, 5),
+    top_p=st.sampled_from([0.5, 1.0]),
+    repeat_penalty=st.sampled_from([1.0, 1.3]),
+    dry_multiplier=st.sampled_from([0.0, 1.0]),
+    logit_bias=st.lists(
+        st.tuples(st.integers(0, 275), st.sampled_from([-np.inf, 5.0])), max_size=3
+    ).map(tuple),
+    seed=st.integers(0, 1000),
+)
+
+
+@settings(max_examples=150)
+@given(
+    TEXTS,
+    PARAMS,
+    st.sampled_from(["def ", "const us", "return user", ""]),
+    st.sampled_from(["off", "recursive"]),
+    st.integers(0, 4),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_any_request_says_the_beginning_of_a_text(
+    texts: list[str],
+    params: SamplingParams,
+    prefix: str,
+    healing: str,
+    min_tokens: int,
+    ignore_eos: bool,
+    seed: int,
+) -> None:
+    request = CompletionRequest(
+        prefix,
+        healing="off" if healing == "off" else "recursive",
+        sampling=params,
+        min_tokens=min_tokens,
+        ignore_eos=ignore_eos,
+        max_tokens=30,
+        grammar=grammar_of(*texts),
+    )
+    text, result = whole(*generation_of(request, random_model(VOCABULARY.n_vocab, seed)))
+    if not params.logit_bias:
+        assert text in texts or result.finish == "length"
+    assert any(whole_text.startswith(text.rstrip("\ufffd")) for whole_text in texts)
+
+
+@settings(max_examples=60)
+@given(PARAMS, st.integers(0, 99))
+def test_g1_drafted_and_not_the_text_is_the_same(params: SamplingParams, seed: int) -> None:
+    unit = " user = ()\n"
+    request = CompletionRequest(
+        unit * 4,
+        healing="off",
+        sampling=replace(params, logit_bias=()),
+        max_tokens=60,
+        grammar=grammar_of(unit * 3, unit * 2 + "return x", "return" + unit * 2),
+    )
+    model = random_model(VOCABULARY.n_vocab, seed)
+    plain = text_of(request, model)
+    generation, engine = generation_of(request, model)
+    assert drafted(generation, engine) == plain
+
+
+def drafted(generation: Generation, engine: ScriptedEngine) -> str:
+    """The text with drafts of any width, whatever they cost."""
+    width = DraftWidth(StepCosts())
+    width.best = lambda n_matched, n_available: min(n_available, 3)  # type: ignore[method-assign]
+    sequence, text = engine.open(), ""
+    while not generation.finished:
+        tree = generation.tree(len(engine.tokens(sequence)), width)
+        [rows] = engine.evaluate([(sequence, tree)])
+        chunk = generation.feed(rows)
+        engine.commit(sequence, len(tree) - 1 - generation.n_rejected)
+        text += chunk.text if chunk is not None else ""
+    return text
+
+
+def test_a_grammar_that_is_none_is_refused_before_anything_runs() -> None:
+    with pytest.raises(InvalidRequest, match="grammar"):
+        generation_of(replace(PLAIN, grammar="root ::="), random_model(VOCABULARY.n_vocab))
+
+
+def test_what_ends_early_frees_its_grammar() -> None:
+    request = replace(PLAIN, healing="off", grammar=grammar_of("user = ()"))
+    generation, engine = generation_of(request, random_model(VOCABULARY.n_vocab))
+    n_before = TextsGrammar.n_open
+    sequence = engine.open()
+    [rows] = engine.evaluate([(sequence, generation.tree(0))])
+    generation.feed(rows)
+    assert TextsGrammar.n_open == n_before + 1
+    generation.finish("cancelled")
+    assert TextsGrammar.n_open == n_before
+
+
+def test_what_fails_frees_its_grammar_and_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(grammar: TextsGrammar, token_id: int) -> bool:
+        raise refusal("is too ambiguous")
+
+    monkeypatch.setattr(TextsGrammar, "permits", fail)
+    request = replace(PLAIN, healing="off", grammar=grammar_of("user = ()"))
+    generation, engine = generation_of(request, random_model(VOCABULARY.n_vocab))
+    scheduler = Scheduler(lambda: engine)
+    scheduler.start()
+    scheduler.wait_ready()
+    told: queue.Queue[object] = queue.Queue()
+    scheduler.submit(Job(generation, told.put))
+    with pytest.raises(InvalidRequest, match="too ambiguous"):
+        collect(told)
+    scheduler.close()
