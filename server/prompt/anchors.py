@@ -18,6 +18,7 @@ import collections
 from dataclasses import dataclass
 
 from suture.server.prompt.extra import ExtraParts
+from suture.server.prompt.sent_texts import SentTexts
 from suture.server.prompt.windows import CursorWindows
 
 MAX_LINES = 8
@@ -61,9 +62,10 @@ class Anchor:
 
 
 class Anchors:
-    """The anchors of late; for one model, used on one thread."""
+    """The anchors of late, and the texts that were sent; for one model, used on one thread."""
 
     def __init__(self) -> None:
+        self.sent = SentTexts()
         self._anchors: collections.OrderedDict[int, Anchor] = collections.OrderedDict()
         self._n_remembered = 0
 
