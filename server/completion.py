@@ -173,7 +173,7 @@ class Completions:
         """An answer on the running event loop, with the jobs that its chunks come from."""
         if self._outbox is None:
             self._outbox = Outbox()
-        answer = Answer(request)
+        answer = Answer(request, generations[0].rest)
         deadlines = request.deadline_ms, request.prompt_deadline_ms
         answer.jobs = tuple(
             Job(generation, partial(_put, self._outbox, answer, index), *deadlines)

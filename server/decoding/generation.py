@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 from suture.healing import TokenHealer, Vocabulary
+from suture.server.decoding.closers import OverClosers
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.line_ends import LineEnds, lf_only
 from suture.server.decoding.sampling import Logits, Sampler, log_probability
@@ -71,6 +72,7 @@ class Generation:
         self._n_reused = 0
         self._stop_match: str | None = None
         self._line_ends = LineEnds(plan.windows.line_end)
+        self._over_rest = OverClosers(plan.rest, request.prefix)
         self._has_sent = False
         self._unsent_text: list[str] = []
         self._unsent_ids: list[int] = []
@@ -88,6 +90,11 @@ class Generation:
     @property
     def request(self) -> CompletionRequest:
         return self._request
+
+    @property
+    def rest(self) -> str:
+        """The closers behind the cursor that the answer is an edit over."""
+        return self._plan.rest
 
     @property
     def max_tokens(self) -> int:
@@ -220,8 +227,9 @@ class Generation:
         return self.finish("stop")
 
     def _release(self, text: str) -> None:
-        if text:
-            self._unsent_text.append(self._line_ends.feed(text))
+        insertion = self._over_rest.feed(self._line_ends.feed(text))
+        if insertion:
+            self._unsent_text.append(insertion)
 
     def _chunk_if_due(self) -> CompletionChunk | None:
         if self._request.detokenize and not self._unsent_text:
@@ -254,6 +262,7 @@ class Generation:
             ),
             draft=DraftReport(self._n_proposed, self._n_accepted),
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
+            edit=self._over_rest.edit,
         )
 
     def _asked_for(self, stop_match: str | None) -> str | None:

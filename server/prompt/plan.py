@@ -30,6 +30,7 @@ from suture.healing.boundary import (
 )
 from suture.healing.healer import coverable
 from suture.healing.vocabulary import Vocabulary
+from suture.server.decoding.closers import line_rest
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.anchors import MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
@@ -65,7 +66,8 @@ class PromptPlan:
     was left out, or by the client itself. `segments` are the parts in order, as (role, number
     of tokens in `kept_ids`).
     `windows` are the texts at the cursor that the prompt shows, LF only, with the way back to
-    the document's offsets and line ends.
+    the document's offsets and line ends. `rest` stands between the cursor and the suffix window:
+    closers that the prompt leaves out, and that the answer is an edit over (`closers.py`).
     """
 
     kept_ids: tuple[int, ...]
@@ -80,6 +82,7 @@ class PromptPlan:
     truncated: bool
     segments: tuple[tuple[str, int], ...]
     windows: CursorWindows
+    rest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ def plan_prompt(
         truncated=windows.truncated or hole.extra.truncated,
         segments=tuple((part.role, len(part.ids)) for part in parts),
         windows=windows,
+        rest=planner.rest,
     )
 
 
@@ -159,13 +163,26 @@ class _Planner:
 
     def clipped(self, sent: SentTexts) -> CursorWindows:
         """The texts at the cursor, no longer than a prompt may be long; `sent` are those before."""
-        shown_suffix = self.request.suffix if self.layout.shows_suffix else ""
+        request, n_rest = self.request, len(self.rest)
+        shown_suffix = request.suffix[n_rest:] if self.layout.shows_suffix else ""
         n_bytes = (self.room - self.n_fixed) * BYTES_PER_TOKEN
-        windows = cursor_windows(self.request.prefix, shown_suffix, n_bytes)
-        prefix = windows.prefix
+        windows = cursor_windows(request.prefix, shown_suffix, n_bytes)
+        prefix, suffix = windows.prefix, windows.suffix
+        windows = replace(windows, suffix=replace(suffix, start=suffix.start + n_rest))
         if not prefix.truncated and sent.is_clipped(prefix.text):
             windows = replace(windows, prefix=replace(prefix, truncated=True))
         return windows
+
+    @property
+    def rest(self) -> str:
+        """What stands behind the cursor and not in the prompt: it comes and goes as one types."""
+        request = self.request
+        if not self.layout.has_anchor or request.shape == "raw" or not request.detokenize:
+            return ""
+        rest = line_rest(request.prefix, request.suffix)
+        # Without it a CR and LF would become one line end.
+        is_between = request.prefix.endswith("\r") and request.suffix[len(rest) :][:1] == "\n"
+        return "" if is_between else rest
 
     def whole(self, clipped: CursorWindows) -> _Hole:
         """The hole with its prefix in one piece."""
