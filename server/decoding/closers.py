@@ -103,9 +103,9 @@ class OverClosers:
         self._rest = rest
         self._closers = [(match[0], match.end()) for match in re.finditer(r"\S", rest)]
         self._text = ""
-        self._n_lines = 0  # characters of whole lines, which are read for good
         outer = still_open(prefix[-_MAX_PREFIX:]) if rest else ""
-        self._of_lines = self._scanned = _Scanned(outer)
+        self._sure = self._scanned = _Scanned(outer)
+        self._n_sure = 0  # characters up to which nothing that comes changes what is known
         self._n_released = 0
 
     def feed(self, text: str) -> str:
@@ -113,13 +113,11 @@ class OverClosers:
         if not self._closers:
             return text
         self._text += text
-        while line := _LINE.match(self._text, self._n_lines):
-            self._of_lines = self._scan(self._of_lines, self._n_lines, line.end())
-            self._n_lines = line.end()
-        # A quote that comes may make a string of what was read as code.
-        self._scanned = self._scan(self._of_lines, self._n_lines, len(self._text))
-        end = self._scanned.inserted
-        released = self._text[self._n_released : end]
+        while line := _LINE.match(self._text, self._n_sure):
+            self._sure, _, _ = self._scan(line.end())
+            self._n_sure = line.end()
+        self._scanned, self._sure, self._n_sure = self._scan(len(self._text))
+        released = self._text[self._n_released : self._scanned.inserted]
         self._n_released += len(released)
         return released
 
@@ -136,26 +134,34 @@ class OverClosers:
         is_over = scanned.n_written == len(self._closers) and scanned.written_end < len(text)
         return Edit(len(self._rest) if is_over else n_replaced, text)
 
-    def _scan(self, scanned: _Scanned, at: int, end: int) -> _Scanned:
-        """What is known at `end`, in the line that starts at `at`."""
+    def _scan(self, end: int) -> tuple[_Scanned, _Scanned, int]:
+        """What is known at `end`, in the line where it is not sure; what is sure now, up to where.
+
+        Behind a quote that nothing ends yet nothing is: the next one may make a string of it.
+        """
+        scanned, at = self._sure, self._n_sure
+        sure: tuple[_Scanned, int] | None = None
         while at < end and scanned.ended is None:
             wanted = self._wanted(scanned)
             if wanted and wanted in _QUOTES:
                 # In a string that the rest ends.
-                at = _string_end(self._text, wanted, at, end)
-                if not at:
+                closed = _string_end(self._text, wanted, at, end)
+                if not closed:
+                    sure = sure or (scanned, at)
                     break
-                scanned = _written(scanned, at)
+                scanned, at = _written(scanned, closed), closed
                 continue
             found = _SPECIAL.search(self._text, at, end)
             if found is None:
                 break
             at = found.end()
-            if found[0] in _QUOTES:
-                at = _string_end(self._text, found[0], at, end) or at
-            else:
+            if found[0] not in _QUOTES:
                 scanned = _with_bracket(scanned, found[0], at, wanted)
-        return scanned
+            elif closed := _string_end(self._text, found[0], at, end):
+                at = closed
+            else:
+                sure = sure or (scanned, found.start())
+        return (scanned, *(sure or (scanned, end)))
 
     def _wanted(self, scanned: _Scanned) -> str:
         """The next closer of the rest."""
