@@ -4,6 +4,9 @@ Typing the next characters of a suggestion is a new request whose prefix is the 
 beginning of the old answer. Its answer is the rest of that one, at no cost: a running generation
 goes on for it, a finished one is in memory. Nothing is ever stale, because all else of the request
 is compared, the whole texts on both sides of the cursor included.
+
+Closers that the editor put behind the cursor as one typed their openers, or that one typed over,
+are no difference: the rest of the answer is an edit over those that stand there (`closers.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import collections
 from dataclasses import dataclass, replace
 
+from suture.server.decoding.closers import OverClosers, are_auto_closed
 from suture.server.engine.job import Job
 from suture.server.errors import SutureError
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
@@ -22,14 +26,29 @@ MAX_ANSWERS = 256
 MAX_CHARS = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is known of an answer behind the cursor of a later request.
+
+    `closers` are those it is an edit over, `prefix` is the text before it.
+    """
+
+    text: str
+    closers: str
+    prefix: str
+
+
 class Answer:
     """What a request's generations say, on the event loop; the latest listener hears it.
 
     `text` is that of a single candidate, and so is `result`: several are never gone on with.
+    `rest` are the closers behind the cursor that the generations themselves are an edit over.
     """
 
-    def __init__(self, request: CompletionRequest) -> None:
+    def __init__(self, request: CompletionRequest, rest: str = "") -> None:
         self.request = request
+        self._rest = rest
+        self._over_closers: OverClosers | None = None
         self.jobs: tuple[Job, ...] = ()
         self.text = ""
         self.result: CompletionResult | None = None
@@ -47,37 +66,76 @@ class Answer:
         else:
             self.text += item.text
             self.result = item.result
+            item = self._heard(item)
         self.listener.put_nowait(item)
 
     def leave(self) -> None:
         """Nobody listens any more: what runs is about to be cancelled, and goes on for nobody."""
         self._has_failed = self._has_failed or self.is_running
 
-    def rest_for(self, request: CompletionRequest) -> str | None:
+    def rest_for(self, request: CompletionRequest) -> Rest | None:
         """What is known of the answer to `request`; None if it is not the rest of this one."""
-        mine = self.request
+        mine, whole = self.request, self.whole
         if self._has_failed or not request.prefix.startswith(mine.prefix):
             return None
         typed = request.prefix[len(mine.prefix) :]
-        if not self.text.startswith(typed) or _but_for_prefix(request) != _but_for_prefix(mine):
+        if not whole.startswith(typed) or _but_for_texts(request) != _but_for_texts(mine):
             return None
-        rest = self.text[len(typed) :]
-        if self.result is None or (self.result.finish == "eos" and rest):
+        closers = self._closers_behind(typed, request)
+        if closers is None:
+            return None
+        rest = Rest(whole[len(typed) :], closers, request.prefix)
+        if self.result is None or (self.result.finish == "eos" and rest.text):
             return rest
         # An answer that was cut off by its length is worth only so much.
-        is_complete = self.result.finish in ("stop", "suffix") or 2 * len(rest) >= len(self.text)
-        return rest if rest and is_complete and self.result.reason is None else None
+        is_complete = self.result.finish in ("stop", "suffix") or 2 * len(rest.text) >= len(whole)
+        return rest if rest.text and is_complete and self.result.reason is None else None
 
-    def hand_over(self, rest: str) -> asyncio.Queue[Item]:
+    def hand_over(self, rest: Rest) -> asyncio.Queue[Item]:
         """A new listener that hears `rest` and what comes; the one before is superseded."""
         if self.is_running:
             self.listener.put_nowait(SUPERSEDED)
         self.listener = asyncio.Queue()
+        self._over_closers = OverClosers(rest.closers, rest.prefix)
+        text = self._over_closers.feed(rest.text)
         if self.result is not None:
-            self.listener.put_nowait(CompletionChunk(rest, result=self.result))
-        elif rest:
-            self.listener.put_nowait(CompletionChunk(rest))
+            result = replace(self.result, edit=self._over_closers.edit)
+            self.listener.put_nowait(CompletionChunk(text, result=result))
+        elif text:
+            self.listener.put_nowait(CompletionChunk(text))
         return self.listener
+
+    @property
+    def whole(self) -> str:
+        """All that is known of the text: once it has ended, also what it writes over its rest."""
+        edit = self.result.edit if self.result is not None else None
+        return self.text if edit is None else edit.text
+
+    def _closers_behind(self, typed: str, request: CompletionRequest) -> str | None:
+        """The closers that the rest of the text is an edit over, once `typed` is typed.
+
+        None where the text behind the cursor is another one.
+        """
+        written = OverClosers(self._rest, self.request.prefix)
+        written.feed(typed)
+        n_over = written.edit.delete_after if written.edit else 0
+        suffix = self.request.suffix[n_over:]
+        if not request.suffix.endswith(suffix):
+            return None
+        added = request.suffix.removesuffix(suffix)
+        if added and (request.shape == "raw" or not are_auto_closed(added, typed)):
+            return None
+        return added + self._rest[n_over:]
+
+    def _heard(self, chunk: CompletionChunk) -> CompletionChunk:
+        """A chunk as the latest listener hears it, who may have typed some closers since."""
+        if self._over_closers is None:
+            return chunk
+        if chunk.result is None:
+            return replace(chunk, text=self._over_closers.feed(chunk.text))
+        text = self._over_closers.feed(chunk.text + self.whole[len(self.text) :])
+        result = replace(chunk.result, edit=self._over_closers.edit)
+        return replace(chunk, text=text, result=result)
 
 
 SUPERSEDED = CompletionChunk("", result=CompletionResult("superseded", "SUPERSEDED"))
@@ -104,7 +162,7 @@ class Answers:
         self._max_chars = max_chars
         self._answers: collections.deque[Answer] = collections.deque()
 
-    def find(self, request: CompletionRequest) -> tuple[Answer, str] | None:
+    def find(self, request: CompletionRequest) -> tuple[Answer, Rest] | None:
         """The latest answer that `request` goes on with, and what is known of its text."""
         if not is_remembered(request):
             return None
@@ -122,12 +180,13 @@ class Answers:
         if request.session is None:
             return Recalled()
         answers = (a for a in reversed(self._answers) if a.request.session == request.session)
-        latest = next((answer for answer in answers if answer.text), None)
+        latest = next((answer for answer in answers if answer.whole), None)
         if latest is None:
             return Recalled()
         typed = request.prefix[len(latest.request.prefix) :]
-        goes_on = request.prefix.startswith(latest.request.prefix) and latest.text.startswith(typed)
-        return Recalled(latest.text, latest.text[len(typed) :] if goes_on else "")
+        whole = latest.whole
+        goes_on = request.prefix.startswith(latest.request.prefix) and whole.startswith(typed)
+        return Recalled(whole, whole[len(typed) :] if goes_on else "")
 
     def add(self, answer: Answer) -> None:
         if not is_remembered(answer.request):
@@ -165,5 +224,5 @@ def reported_for_rest(chunk: CompletionChunk) -> CompletionChunk:
     return replace(chunk, result=replace(chunk.result, prompt=reused))
 
 
-def _but_for_prefix(request: CompletionRequest) -> CompletionRequest:
-    return replace(request, prefix="", seq=None)
+def _but_for_texts(request: CompletionRequest) -> CompletionRequest:
+    return replace(request, prefix="", suffix="", seq=None)

@@ -142,7 +142,7 @@ class Completions:
     async def _move_anchor(self, request: CompletionRequest, model: LoadedModel) -> None:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
-        anchors, encoder = Anchors(), model.codec.encoder
+        anchors, encoder = Anchors(self._anchors.sent), model.codec.encoder
         request = replace(request, n=1, grammar=None, sampling=SamplingParams())
         plan = partial(self._plan, request, model, anchors)
         prompt = replace(await self._encoding.run(plan, encoder), max_tokens=0)
@@ -233,7 +233,7 @@ class Completions:
     def _answer(self, request: CompletionRequest, generations: list[Generation]) -> Answer:
         """An answer on the running event loop, with the jobs that its chunks come from."""
         outbox = self._outbox_here()
-        answer = Answer(request)
+        answer = Answer(request, generations[0].rest)
         deadlines = request.deadline_ms, request.prompt_deadline_ms
         answer.jobs = tuple(
             Job(generation, partial(_put, outbox, answer, index), *deadlines)

@@ -165,9 +165,19 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """`text` in the place of the first `delete_after` code points behind the cursor."""
+
+    delete_after: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompletionResult:
     """How a completion ended. `stop_match` is the stop string that ended it, if one did.
 
+    `edit` is the answer where the text alone is only its beginning: the text ends before closers
+    behind the cursor that the answer writes too. None where the text is all.
     `seed` is the one that tokens were drawn with. `reason` is a code of docs/reasons.md where
     there is no text, or less than asked for.
     """
@@ -182,6 +192,7 @@ class CompletionResult:
     draft: DraftReport = field(default_factory=DraftReport)
     stream: StreamReport = field(default_factory=StreamReport)
     timings: Timings = field(default_factory=Timings)
+    edit: Edit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,7 @@ def one(ask: Ask, body: Json, cursor: Cursor, args: argparse.Namespace) -> int:
         edit = answer["suture"]["edit"]
         name = (cursor.path or "stdin").lstrip("/")
         _write(unified_diff(cursor.prefix, cursor.suffix, edit["text"], edit["delete_after"], name))
+        return exits.OK if edit["text"] else _status(answer)
     elif not args.stream:
         _write(answer["content"])
     return _status(answer)

@@ -19,6 +19,7 @@ import numpy as np
 
 from suture.healing import TokenHealer, Vocabulary
 from suture.server.decoding.candidates import Logits
+from suture.server.decoding.closers import OverClosers
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
 from suture.server.decoding.line_ends import LineEnds, lf_only
@@ -90,6 +91,7 @@ class Generation:
         self._n_reused = 0
         self._stop_match: str | None = None
         self._line_ends = LineEnds(plan.windows.line_end)
+        self._over_rest = OverClosers(plan.rest, request.prefix)
         self._has_sent = False
         self._unsent_text: list[str] = []
         self._unsent_ids: list[int] = []
@@ -111,6 +113,11 @@ class Generation:
     @property
     def request(self) -> CompletionRequest:
         return self._request
+
+    @property
+    def rest(self) -> str:
+        """The closers behind the cursor that the answer is an edit over."""
+        return self._plan.rest
 
     @property
     def max_tokens(self) -> int:
@@ -299,8 +306,9 @@ class Generation:
         return self.finish("stop")
 
     def _release(self, text: str) -> None:
-        if text:
-            self._unsent_text.append(self._line_ends.feed(text))
+        insertion = self._over_rest.feed(self._line_ends.feed(text))
+        if insertion:
+            self._unsent_text.append(insertion)
 
     def _chunk_if_due(self) -> CompletionChunk | None:
         if self._request.detokenize and not self._unsent_text:
@@ -333,6 +341,7 @@ class Generation:
             ),
             draft=DraftReport(self._n_proposed, self._n_accepted),
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
+            edit=self._over_rest.edit,
         )
 
     def _asked_for(self, stop_match: str | None) -> str | None:

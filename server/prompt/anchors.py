@@ -19,6 +19,7 @@ import collections
 from dataclasses import dataclass
 
 from suture.server.prompt.extra import ExtraParts
+from suture.server.prompt.sent_texts import SentTexts
 from suture.server.prompt.windows import CursorWindows
 
 MAX_LINES = 8
@@ -62,9 +63,10 @@ class Anchor:
 
 
 class Anchors:
-    """The anchors of late; for one model, used by one thread at a time."""
+    """The anchors of late, and the texts that were sent; for one model, one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, sent: SentTexts | None = None) -> None:
+        self.sent = SentTexts() if sent is None else sent
         self._anchors: collections.OrderedDict[int, Anchor] = collections.OrderedDict()
         self._n_remembered = 0
 

@@ -30,6 +30,7 @@ from suture.healing.boundary import (
 )
 from suture.healing.healer import coverable
 from suture.healing.vocabulary import Vocabulary
+from suture.server.decoding.closers import line_rest
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.anchors import MAX_LINES, MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
@@ -37,6 +38,7 @@ from suture.server.prompt.extra import ExtraParts, plan_extra
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.layouts import Layout, LayoutName, choose_layout
 from suture.server.prompt.parts import Part
+from suture.server.prompt.sent_texts import SentTexts
 from suture.server.prompt.text_encoding import TextEncoding, text_encoding
 from suture.server.prompt.windows import (
     BYTES_PER_TOKEN,
@@ -61,10 +63,12 @@ class PromptPlan:
     if there is anything to heal, else "none". At any of `stop_ids` or, in a hole, of
     `stop_strings` the model has ended its text.
     `max_tokens` is as many as asked for, or as fit. `truncated` says that text of the request
-    was left out. `segments` are the parts in order, as (role, number of tokens in `kept_ids`).
+    was left out, or by the client itself. `segments` are the parts in order, as (role, number
+    of tokens in `kept_ids`).
     `windows` are the texts at the cursor that the prompt shows, LF only, with the way back to
-    the document's offsets and line ends. `is_far` says that the cursor will soon be too far from
-    its anchor, where the layout has one.
+    the document's offsets and line ends. `rest` stands between the cursor and the suffix window:
+    closers that the prompt leaves out, and that the answer is an edit over (`closers.py`).
+    `is_far` says that the cursor will soon be too far from its anchor, where the layout has one.
     """
 
     kept_ids: tuple[int, ...]
@@ -79,6 +83,7 @@ class PromptPlan:
     truncated: bool
     segments: tuple[tuple[str, int], ...]
     windows: CursorWindows
+    rest: str
     is_far: bool
 
 
@@ -116,7 +121,9 @@ def plan_prompt(
     if n_fixed > room:
         raise InvalidRequest(f"the context is too small: the prompt's frame takes {n_fixed} tokens")
     planner = _Planner(request, layout, room, n_fixed, family, encoding, vocabulary)
-    hole = planner.anchored(anchors or Anchors()) if layout.has_anchor else planner.whole()
+    anchors = anchors or Anchors()
+    clipped = planner.clipped(anchors.sent)
+    hole = planner.anchored(clipped, anchors) if layout.has_anchor else planner.whole(clipped)
     boundary, windows = hole.boundary, hole.windows
     if windows.truncated:
         bos = _bos(vocabulary)
@@ -140,6 +147,7 @@ def plan_prompt(
         truncated=windows.truncated or hole.extra.truncated,
         segments=tuple((part.role, len(part.ids)) for part in parts),
         windows=windows,
+        rest=planner.rest,
         is_far=_is_far(typed_ids, vocabulary),
     )
 
@@ -161,22 +169,43 @@ class _Planner:
     encoding: TextEncoding
     vocabulary: Vocabulary
 
-    def whole(self) -> _Hole:
+    def clipped(self, sent: SentTexts) -> CursorWindows:
+        """The texts at the cursor, no longer than a prompt may be long; `sent` are those before."""
+        request, n_rest = self.request, len(self.rest)
+        shown_suffix = request.suffix[n_rest:] if self.layout.shows_suffix else ""
+        n_bytes = (self.room - self.n_fixed) * BYTES_PER_TOKEN
+        windows = cursor_windows(request.prefix, shown_suffix, n_bytes)
+        prefix, suffix = windows.prefix, windows.suffix
+        windows = replace(windows, suffix=replace(suffix, start=suffix.start + n_rest))
+        if not prefix.truncated and sent.is_clipped(prefix.text):
+            windows = replace(windows, prefix=replace(prefix, truncated=True))
+        return windows
+
+    @property
+    def rest(self) -> str:
+        """What stands behind the cursor and not in the prompt: it comes and goes as one types."""
+        request = self.request
+        if not self.layout.has_anchor or request.shape == "raw" or not request.detokenize:
+            return ""
+        rest = line_rest(request.prefix, request.suffix)
+        # Without it a CR and LF would become one line end.
+        is_between = request.prefix.endswith("\r") and request.suffix[len(rest) :][:1] == "\n"
+        return "" if is_between else rest
+
+    def whole(self, clipped: CursorWindows) -> _Hole:
         """The hole with its prefix in one piece."""
         encoding = self.encoding
-        clipped = self._clipped()
-        prefix, suffix = self._fit(clipped, self.room - self.n_fixed)
+        prefix, suffix, n_share = self._fit(clipped, self.room - self.n_fixed)
         windows = CursorWindows(prefix.window, suffix.window, clipped.line_end)
         inner = encode_window(prefix.window, encoding.inner) if encoding.has_dummy_space else prefix
-        extra = self._extra(windows, max(len(prefix.ids), len(inner.ids)) + len(suffix.ids))
+        extra = self._extra(windows, max(n_share, len(inner.ids) + len(suffix.ids)))
         begins_document = self._begins_document(prefix.window, extra)
         encoded = prefix if begins_document else inner
         boundary = self._boundary(encoded, self._encode(begins_document))
         return _Hole(boundary, (), suffix.ids, extra, windows)
 
-    def anchored(self, anchors: Anchors) -> _Hole:
+    def anchored(self, clipped: CursorWindows, anchors: Anchors) -> _Hole:
         """The hole with its prefix parted at an anchor, one that was there before if it can be."""
-        clipped = self._clipped()
         request = self.request
         setting = (self.room, self.n_fixed, request.extra, request.path, request.language)
         for anchor, at in anchors.find(clipped, setting):
@@ -190,24 +219,23 @@ class _Planner:
                 anchors.remember(anchor)
                 return hole
         # Tokens that do not spell the text: nothing is given back.
-        prefix, suffix = self._fit(clipped, self.room - self.n_fixed)
+        prefix, suffix, _ = self._fit(clipped, self.room - self.n_fixed)
         windows = CursorWindows(prefix.window, suffix.window, clipped.line_end)
         return _Hole(Boundary((), b"", 0), prefix.ids, suffix.ids, ExtraParts(), windows)
 
-    def _clipped(self) -> CursorWindows:
-        shown_suffix = self.request.suffix if self.layout.shows_suffix else ""
-        n_bytes = (self.room - self.n_fixed) * BYTES_PER_TOKEN
-        return cursor_windows(self.request.prefix, shown_suffix, n_bytes)
+    def _fit(self, windows: CursorWindows, room: int) -> tuple[EncodedWindow, EncodedWindow, int]:
+        """The prefix and suffix that `room` tokens hold, encoded, and the tokens they may have.
 
-    def _fit(self, windows: CursorWindows, room: int) -> tuple[EncodedWindow, EncodedWindow]:
-        """The prefix and suffix that `room` tokens hold, encoded."""
+        What the steps of their edges leave of those is nobody else's, or it would move in steps.
+        """
         encoding, vocabulary = self.encoding, self.vocabulary
         is_opening = self.layout.begins_with_prefix(()) and not windows.prefix.truncated
         prefix = encode_window(windows.prefix, self._encode(is_opening))
         suffix = encode_window(windows.suffix, encoding.inner)
         n_prefix, n_suffix = share_room(room, len(prefix.ids), len(suffix.ids))
         prefix = trim_prefix(prefix, n_prefix, encoding.inner, vocabulary)
-        return prefix, trim_suffix(suffix, n_suffix, encoding.inner, vocabulary)
+        suffix = trim_suffix(suffix, n_suffix, encoding.inner, vocabulary)
+        return prefix, suffix, n_prefix + n_suffix
 
     def _extra(self, windows: CursorWindows, n_tokens: int) -> ExtraParts:
         left = extra_room(self.room, self.n_fixed + n_tokens)
@@ -260,9 +288,9 @@ class _Planner:
         """An anchor at or before `target`, and where its text begins in the prefix window."""
         head = replace(clipped.prefix.head(target), truncated=clipped.prefix.truncated)
         room = self.room - self.n_fixed - self._typed_room
-        prefix, suffix = self._fit(replace(clipped, prefix=head), room)
+        prefix, suffix, n_share = self._fit(replace(clipped, prefix=head), room)
         windows = CursorWindows(prefix.window, suffix.window, clipped.line_end)
-        extra = self._extra(windows, len(prefix.ids) + len(suffix.ids) + self._typed_room)
+        extra = self._extra(windows, n_share + self._typed_room)
         encode = self._encode(self._begins_document(prefix.window, extra))
         ids, n_chars = self._stable_head(prefix.window.text, encode)
         at = target - len(prefix.window.text)

@@ -10,6 +10,11 @@ W2  The prefix window is a tail of the normalised prefix, the suffix window a he
 W3  Whole lines go, those furthest from the cursor first. Only where the cursor's own line alone
     is over the budget is it cut inside, between characters.
 W4  A trimmed window has no more tokens than it was given, in the encoding of its own text.
+W5  A trimmed window's far edge moves in steps, or all that stands behind it in a prompt would be
+    read again with every line: it has between three quarters of the tokens that it may have and
+    all of them, and of the line starts in between its edge is the one whose text has the least
+    hash. That is the same one for as long as it is in between, wherever the text that was sent
+    begins, and whatever is typed.
 
 Only LF, CR and CRLF end a line: U+2028 and others are text to editors and tokenizers.
 """
@@ -17,6 +22,7 @@ Only LF, CR and CRLF end a line: U+2028 and others are text to editors and token
 from __future__ import annotations
 
 import re
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +34,8 @@ from suture.healing.vocabulary import Vocabulary
 
 # Code is 3 to 5 bytes a token, deeply indented code up to 8: a clipped window fills its budget.
 BYTES_PER_TOKEN = 8
+# How much of the text at an edge is hashed: some lines, so that few edges are alike.
+_EDGE_CHARS = 64
 
 LineEnd = Literal["\n", "\r\n", "\r"]
 
@@ -119,7 +127,7 @@ def encode_window(window: Window, encode: Encode) -> EncodedWindow:
 def trim_prefix(
     encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
 ) -> EncodedWindow:
-    """The last whole lines that are at most `n_tokens` tokens of `encode`.
+    """The last whole lines that are at most `n_tokens` tokens of `encode`, in steps (W5).
 
     The whole window may be encoded otherwise: it may begin a document, and what is left does not.
     """
@@ -129,41 +137,108 @@ def trim_prefix(
 def trim_suffix(
     encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
 ) -> EncodedWindow:
-    """The first whole lines that are at most `n_tokens` tokens."""
+    """The first whole lines that are at most `n_tokens` tokens, in steps (W5)."""
     return _trim(encoded, n_tokens, encode, vocabulary, _cut_bottom)
 
 
+# A window, the byte offsets at which its tokens end from 0 on, and the tokens that it may have.
 _Cut = Callable[[Window, Sequence[int], int], Window]
 
 
 def _trim(
     encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary, cut: _Cut
 ) -> EncodedWindow:
-    """Cut by the tokens' lengths, then measure again: half a token may be several."""
-    while encoded.window.text and len(encoded.ids) > n_tokens:
+    """Cut by the tokens' lengths, then measure again: half a token may be several.
+
+    What is truncated already has an edge that moves, so it is cut even if it is small enough.
+    """
+    is_cut = not encoded.window.truncated
+    while encoded.window.text and not (is_cut and len(encoded.ids) <= n_tokens):
         lengths = [len(vocabulary.bytes_of(token_id)) for token_id in encoded.ids]
         has_dummy_space = sum(lengths) == len(encoded.window.text.encode()) + 1
         ends = list(accumulate(lengths, initial=-1 if has_dummy_space else 0))
-        encoded = encode_window(cut(encoded.window, ends, max(n_tokens, 0)), encode)
+        n_most = min(max(n_tokens, 0), len(encoded.ids))
+        encoded = encode_window(cut(encoded.window, ends, n_most), encode)
+        is_cut = True
     return encoded
 
 
 def _cut_top(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
-    text_bytes = window.text.encode()
-    least = max(ends[len(ends) - 1 - n_tokens], 1)
-    line_start = text_bytes.find(b"\n", least - 1) + 1
-    while not line_start and _inside_character(text_bytes, least):
-        least += 1
-    return window.tail(len(text_bytes[: line_start or least].decode()))
+    text, text_bytes = window.text, window.text.encode()
+    n_all = len(ends) - 1
+    # With all tokens it may stay as it is, else something has to go.
+    least = _character_from(text_bytes, max(ends[n_all - n_tokens], int(n_tokens < n_all)))
+    most = max(least, _character_to(text_bytes, ends[n_all - _three_quarters(n_tokens)]))
+    starts = _line_starts(text, least, most)
+    next_line = text.find("\n", max(least - 1, 0)) + 1
+    if not next_line:
+        starts = list(range(least, most + 1))
+    elif not starts:
+        return window.tail(next_line)
+    edge = _least_hash(starts, lambda at: text[at : at + _EDGE_CHARS], window.document_offset)
+    return window.tail(edge)
 
 
 def _cut_bottom(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
-    text_bytes = window.text.encode()
-    most = max(min(ends[n_tokens], len(text_bytes) - 1), 0)
-    next_line = text_bytes.rfind(b"\n", 0, most) + 1
-    while not next_line and _inside_character(text_bytes, most):
-        most -= 1
-    return window.head(len(text_bytes[: next_line or most].decode()))
+    text, text_bytes = window.text, window.text.encode()
+    n_all = len(ends) - 1
+    most = _character_to(text_bytes, min(ends[n_tokens], len(text_bytes) - int(n_tokens < n_all)))
+    least = min(most, _character_from(text_bytes, ends[_three_quarters(n_tokens)]))
+    starts = _line_starts(text, max(least, 1), most)
+    if not starts:
+        last_line = text.rfind("\n", 0, most) + 1
+        if last_line:
+            return window.head(last_line)
+        starts = list(range(least, most + 1))
+    return window.head(_least_hash(starts, lambda at: text[max(at - _EDGE_CHARS, 0) : at], int))
+
+
+def _three_quarters(n_tokens: int) -> int:
+    return -(-3 * n_tokens // 4)
+
+
+def _line_starts(text: str, least: int, most: int) -> list[int]:
+    """The offsets from `least` to `most` at which a line of `text` starts."""
+    starts = [0] if least == 0 else []
+    at = text.find("\n", max(least - 1, 0), most) + 1
+    while at:
+        starts.append(at)
+        at = text.find("\n", at, most) + 1
+    return starts
+
+
+def _least_hash(
+    edges: Sequence[int], text_at: Callable[[int], str], place_of: Callable[[int], int]
+) -> int:
+    """The edge whose text has the least hash; in a text that repeats itself, one in steps."""
+    hashes = [zlib.crc32(text_at(edge).encode()) for edge in edges]
+    least = min(hashes)
+    alike = [edge for edge, edge_hash in zip(edges, hashes, strict=True) if edge_hash == least]
+    places = [place_of(edge) for edge in alike]
+    return alike[bisect_left(places, _roundest(places[0], places[-1]))]
+
+
+def _roundest(least: int, most: int) -> int:
+    """The number from `least` to `most` that the highest power of two divides."""
+    if least == 0:
+        return 0
+    n_bits = ((least - 1) ^ most).bit_length() - 1
+    return most >> n_bits << n_bits
+
+
+def _character_from(text_bytes: bytes, offset: int) -> int:
+    """The first character that starts at a byte offset or behind it."""
+    while _inside_character(text_bytes, offset):
+        offset += 1
+    return len(text_bytes[:offset].decode())
+
+
+def _character_to(text_bytes: bytes, offset: int) -> int:
+    """The last character that starts at a byte offset or before it."""
+    offset = max(offset, 0)
+    while _inside_character(text_bytes, offset):
+        offset -= 1
+    return len(text_bytes[:offset].decode())
 
 
 def _inside_character(text_bytes: bytes, offset: int) -> bool:

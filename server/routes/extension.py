@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from suture.server.errors import InvalidRequest
-from suture.server.request import CompletionResult, Healing, Layout, OnIncomplete, Shape
+from suture.server.request import CompletionResult, Edit, Healing, Layout, OnIncomplete, Shape
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
 from suture.server.settings import Settings
@@ -87,7 +87,7 @@ def suture_object(
     result: CompletionResult, text: str, token_ids: list[int] | None
 ) -> dict[str, object]:
     """The `suture` object of an answer whose whole text is `text`."""
-    healing, prompt = result.healing, result.prompt
+    healing, prompt, edit = result.healing, result.prompt, result.edit or Edit(0, text)
     answer: dict[str, object] = {
         "finish": result.finish,
         "reason": result.reason,
@@ -112,7 +112,7 @@ def suture_object(
             "held_steps": result.stream.held_steps,
             "held_max_bytes": result.stream.held_max_bytes,
         },
-        "edit": {"delete_after": 0, "text": text},
+        "edit": {"delete_after": edit.delete_after, "text": edit.text},
         "rules": [],
     }
     if token_ids is not None:

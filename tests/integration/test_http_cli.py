@@ -20,7 +20,7 @@ from support.http_server import serving
 from suture.server import cli
 from suture.server.commands.pull import NO_LLAMA_CPP, with_model_file
 from suture.server.errors import EngineError, InfillUnsupported, Loading
-from suture.server.request import CompletionChunk, CompletionResult
+from suture.server.request import CompletionChunk, CompletionResult, Edit
 from suture.server.routes.completer import Completer
 from suture.server.settings import Settings
 
@@ -126,6 +126,15 @@ def test_diff_shows_the_change_of_the_file(
         assert cli.main(["complete", f"{file}:1:10", "--server", url, "--diff"]) == 0
     out = capfdbinary.readouterr().out
     assert out.endswith(b"-for i in :\r\n+for i in x:\r\n     pass\r\n")
+
+
+def test_diff_shows_what_an_answer_writes_over_closers(
+    file: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    last = CompletionChunk("", result=CompletionResult("eos", edit=Edit(1, ": \n")))
+    with serving(FakeCompleter([last])) as url:
+        assert cli.main(["complete", f"{file}:1:10", "--server", url, "--diff"]) == 0
+    assert capfdbinary.readouterr().out.endswith(b"-for i in :\r\n+for i in : \n+\r\n     pass\r\n")
 
 
 def test_candidates_are_lines_of_json_and_the_first_is_greedy(

@@ -22,6 +22,7 @@ from suture.server.errors import (
 from suture.server.request import (
     CompletionChunk,
     CompletionResult,
+    Edit,
     ExtraText,
     FinishReason,
     Healing,
@@ -102,6 +103,17 @@ def test_infill_puts_prompt_after_input_prefix_and_answers_in_llama_cpps_words()
         "predicted_per_second": 100.0,
     }
     assert answer["suture"] == SUTURE
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_edit_over_closers_is_told_in_the_last_event(streamed: bool) -> None:
+    result = CompletionResult("eos", edit=Edit(2, "a) :\n    pass"))
+    completer = FakeCompleter([CompletionChunk("a", result=result)])
+    with serving(completer) as url, client(url) as http:
+        response = http.post("/infill", json=INFILL | {"stream": streamed})
+    answer = json.loads(events(response)[-1]) if streamed else response.json()
+    assert answer["content"] == "a"
+    assert answer["suture"]["edit"] == {"delete_after": 2, "text": "a) :\n    pass"}
 
 
 def test_openai_suffix_makes_an_infill() -> None:

@@ -151,6 +151,64 @@ def test_a_blank_line_is_pending_from_the_anchor_on(blank: str) -> None:
     assert parts(plan)["typed"] == b""
 
 
+@pytest.mark.parametrize("typed", ["", "d", "def ad"])
+def test_on_the_first_line_pending_starts_at_the_anchor_or_behind_it(typed: str) -> None:
+    anchors = Anchors()
+    plan = planned(typed, "\n", anchors)
+
+    assert parts(plan)["prefix"] == b""
+    assert parts(plan)["typed"] + plan.pending == typed.encode()
+    assert parts(planned(typed + "d", "\n", anchors))["prefix"] == b""
+
+
+@pytest.mark.parametrize(
+    ("opener", "closer"),
+    [("(", ")"), ("[{", "}]"), ("('", "')"), ("({ ", " })"), ('"""', '"""'), ("{", "}  ")],
+)
+def test_an_auto_closed_bracket_changes_only_what_is_typed(opener: str, closer: str) -> None:
+    anchors = Anchors()
+    before = planned(ABOVE + "x = foo", BELOW, anchors)
+    prefix = ABOVE + "x = foo" + opener
+    closed = planned(prefix, closer + BELOW, anchors)
+
+    says_the_document(closed, prefix, BELOW)
+    assert (closed.rest, before.rest) == (closer, "")
+    assert n_new(before, closed) <= len("x = foo" + opener)
+    assert parts(closed)["suffix"] == parts(before)["suffix"]
+    first = closed.windows.suffix.document_offset(0)
+    assert first == len(prefix + closer)
+    # The closer is typed, over the one that stands there.
+    over = planned(prefix + closer, BELOW, anchors)
+    assert n_new(closed, over) <= len(opener + closer)
+    # What is asked at first is the same with the closer and without.
+    fresh = planned(prefix, closer + BELOW, Anchors())
+    assert fresh.kept_ids == planned(prefix, BELOW, Anchors()).kept_ids
+
+
+def test_only_closers_alone_are_left_out_and_only_of_answers_that_are_shaped() -> None:
+    prefix = ABOVE + "x = foo("
+    for suffix in (");" + BELOW, ", a)" + BELOW, "\n)" + BELOW):
+        plan = planned(prefix, suffix, Anchors(), room=4000)
+        assert plan.rest == ""
+        says_the_document(plan, prefix, suffix)
+    raw = planned(prefix, ")" + BELOW, Anchors(), shape="raw")
+    ids_only = planned(prefix, ")" + BELOW, Anchors(), detokenize=False)
+    assert raw.rest == ids_only.rest == ""
+    assert parts(raw)["suffix"].startswith(b")")
+
+
+def test_left_out_closers_join_no_line_end() -> None:
+    """A CR before the cursor and an LF behind the closers are two line ends."""
+    plan = planned("x\r", ")\nafter", Anchors())
+
+    assert plan.rest == ""
+    assert plan.windows.prefix.text + plan.windows.suffix.text == "x\n)\nafter"
+    crlf = planned("x\r\nfoo(", ") \r\nafter", Anchors())
+    assert crlf.rest == ") "
+    assert crlf.windows.suffix.text == "\nafter"
+    assert crlf.windows.suffix.document_offset(1) == len("x\r\nfoo() \r\n")
+
+
 def test_an_empty_file_has_an_empty_prompt_but_for_sentinels() -> None:
     plan = planned("", "", Anchors())
 
@@ -190,7 +248,7 @@ def test_the_anchors_kept_are_bounded() -> None:
 
 
 texts = st.lists(
-    st.sampled_from(["a", " user", "Name", "\n", "    ", "(", "é", "🎉", "\r\n", "y" * 50]),
+    st.sampled_from(["a", " user", "Name", "\n", "    ", "(", ")", "é", "🎉", "\r\n", "y" * 50]),
     max_size=40,
 ).map("".join)
 
@@ -206,5 +264,5 @@ def test_any_requests_one_after_the_other_say_their_documents(
         prefix, suffix = prefix + more, below if len(below) % 2 else suffix
         plan = planned(prefix, suffix, anchors, room=room)
         before = prefix.replace("\r\n", "\n")
-        says_the_document(plan, before, suffix.replace("\r\n", "\n"))
+        says_the_document(plan, before, suffix[len(plan.rest) :].replace("\r\n", "\n"))
         assert len(plan.kept_ids) <= max(room * 1.5, 192)

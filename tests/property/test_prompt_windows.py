@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from hypothesis import given
@@ -89,22 +90,68 @@ def test_w1_every_character_is_found_again_in_the_document(
         assert all(part in ("\r\n", part[0]) for part in found)
 
 
-@given(TEXTS, SIZES)
-def test_w2_w3_w4_trimmed_windows_are_those_of_the_oracle(text: str, n_tokens: int) -> None:
+def n_twos(number: int) -> int:
+    """How often two divides a number; 0 is the roundest of all."""
+    return next((n for n in range(99) if number % 2 ** (n + 1)), 99)
+
+
+def slow_edge(edges: Sequence[int], near: Callable[[int], str], first: int) -> int:
+    """Of some edges one with the least hash: the next one from the roundest place on."""
+    least = min(zlib.crc32(near(edge).encode()) for edge in edges)
+    alike = [edge for edge in edges if zlib.crc32(near(edge).encode()) == least]
+    roundest = max(range(alike[0], alike[-1] + 1), key=lambda at: n_twos(first + at))
+    return min(edge for edge in alike if edge >= roundest)
+
+
+def slow_trim(text: str, n_tokens: int, is_truncated: bool, is_top: bool) -> str:
+    """W2 to W5 for a window whose tokens are its bytes, edge by edge."""
+    first = 10 if is_top else 0
+
+    def shown(edge: int) -> str:
+        return text[edge:] if is_top else text[:edge]
+
+    def n_shown(edge: int) -> int:
+        return len(shown(edge).encode())
+
+    if n_shown(0 if is_top else len(text)) <= n_tokens and not is_truncated:
+        return text
+    n_most = min(n_tokens, len(text.encode()))
+    fitting = [edge for edge in range(len(text) + 1) if n_shown(edge) <= n_most]
+    lines = [edge for edge in fitting if edge == 0 or text[edge - 1] == "\n"]
+    if not is_top:
+        lines = [edge for edge in lines if edge > 0]
+    elif is_truncated and "\n" not in text:
+        lines = []  # it begins inside a line
+    of_lines = [edge for edge in lines if 4 * n_shown(edge) >= 3 * n_most]
+    if lines and not of_lines:
+        return shown(max(lines, key=n_shown))
+    inside = [edge for edge in fitting if 4 * n_shown(edge) >= 3 * n_most]
+    inside = inside or [max(fitting, key=n_shown)]
+
+    def near(edge: int) -> str:
+        return text[edge : edge + 64] if is_top else text[max(edge - 64, 0) : edge]
+
+    return shown(slow_edge(of_lines or inside, near, first))
+
+
+@given(TEXTS, SIZES, st.booleans())
+def test_w2_w3_w4_w5_trimmed_windows_are_those_of_the_oracle(
+    text: str, n_tokens: int, truncated: bool
+) -> None:
     toy = ToyTokenizer()
     text = lf(text)
-    window = encode_window(Window(text, 0), toy.encode)
+    window = encode_window(Window(text, 10, truncated=truncated), toy.encode)
     prefix = trim_prefix(window, n_tokens, toy.encode, toy.vocabulary)
     suffix = trim_suffix(window, n_tokens, toy.encode, toy.vocabulary)
-    assert prefix.window.text == slow_prefix(text, n_bytes_at_most(n_tokens))
-    assert suffix.window.text == slow_suffix(text, n_bytes_at_most(n_tokens))
+    assert prefix.window.text == slow_trim(text, n_tokens, truncated, is_top=True)
+    assert suffix.window.text == slow_trim(text, n_tokens, truncated, is_top=False)
 
 
 @given(TEXTS, TEXTS, SIZES, SIZES)
-def test_trimming_equals_clipping_with_offsets_and_all(
+def test_w5_trimming_shows_of_what_clipping_does_three_quarters_with_offsets_and_all(
     prefix: str, suffix: str, n_prefix: int, n_suffix: int
 ) -> None:
-    """For text without CR a byte is a token, so both must agree in every field."""
+    """For text without CR a byte is a token, so what is left must agree in every field."""
     toy = ToyTokenizer()
     prefix, suffix = prefix.replace("\r", ""), suffix.replace("\r", "")
     whole = cursor_windows(prefix, suffix, 1000)
@@ -112,8 +159,15 @@ def test_trimming_equals_clipping_with_offsets_and_all(
     after = encode_window(whole.suffix, toy.encode)
     clipped_before = cursor_windows(prefix, "", n_prefix).prefix
     clipped_after = cursor_windows(prefix, suffix, n_suffix).suffix
-    assert trim_prefix(before, n_prefix, toy.encode, toy.vocabulary).window == clipped_before
-    assert trim_suffix(after, n_suffix, toy.encode, toy.vocabulary).window == clipped_after
+    above = trim_prefix(before, n_prefix, toy.encode, toy.vocabulary).window
+    below = trim_suffix(after, n_suffix, toy.encode, toy.vocabulary).window
+    n_above = len(clipped_before.text) - len(above.text)
+    assert above == (clipped_before.tail(n_above) if n_above else clipped_before)
+    n_below = len(below.text)
+    assert below in (clipped_after.head(n_below), clipped_after)
+    # A character of the toy's has four tokens at most.
+    assert 4 * len(above.text.encode()) >= 3 * len(clipped_before.text.encode()) - 12
+    assert 4 * len(below.text.encode()) >= 3 * len(clipped_after.text.encode()) - 12
 
 
 @given(TEXTS, SIZES)
@@ -135,12 +189,14 @@ def test_w3_w4_a_space_read_before_the_whole_text_costs_no_line_of_it(
 ) -> None:
     toy = ToyTokenizer()
     text = lf(text)
-    opening = EncodedWindow(Window(text, 0), tuple(toy.encode(b" " + text.encode())))
+    opening = EncodedWindow(Window(text, 10), tuple(toy.encode(b" " + text.encode())))
     trimmed = trim_prefix(opening, n_tokens, toy.encode, toy.vocabulary)
     n_first = len(opening.ids)
 
     def fits(tail: str) -> bool:
         return (n_first if tail == text != "" else len(tail.encode())) <= n_tokens
 
-    expected = slow_prefix(text, fits)
-    assert trimmed.window.text == expected
+    most = slow_prefix(text, fits)
+    assert most.endswith(trimmed.window.text)
+    assert 4 * len(trimmed.window.text.encode()) >= 3 * len(most.encode()) - 12
+    assert (trimmed == opening) == (most == text)

@@ -11,15 +11,17 @@ from dataclasses import replace
 import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
-from suture.server.answers import Answer, Answers, Recalled
+from suture.server.answers import Answer, Answers, Recalled, Rest
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, speaking_model
+from suture.server.prompt.families import detect_family
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
     CompletionResult,
+    Edit,
     FinishReason,
     SamplingParams,
 )
@@ -39,7 +41,8 @@ class Editor:
         self.scheduler.start()
         self.scheduler.wait_ready(20)
         self.completions = Completions(self.scheduler)
-        self.model = LoadedModel(self.engine, None, toy_budget(), toy_codec(toy_encode))
+        family = detect_family(VOCABULARY, "toy")
+        self.model = LoadedModel(self.engine, family, toy_budget(), toy_codec(toy_encode))
 
     def ask(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         return self.completions.complete(request, self.model)
@@ -220,7 +223,7 @@ def test_anything_else_that_differs_is_another_answer(other: CompletionRequest) 
     answer = finished(FIRST, REST, "eos")
     answers.add(answer)
 
-    assert answers.find(FIRST) == (answer, REST)
+    assert answers.find(FIRST) == (answer, Rest(REST, "", FIRST.prefix))
     assert answers.find(other) is None
 
 
@@ -245,9 +248,10 @@ def test_an_answer_that_is_used_up_is_made_anew(
 ) -> None:
     answer = finished(FIRST, REST, finish)
 
-    rest = answer.rest_for(replace(FIRST, prefix=FIRST.prefix + typed))
+    prefix = FIRST.prefix + typed
+    rest = answer.rest_for(replace(FIRST, prefix=prefix))
 
-    assert (rest == REST.removeprefix(typed)) if known else (rest is None)
+    assert rest == (Rest(REST.removeprefix(typed), "", prefix) if known else None)
 
 
 def test_the_answers_kept_are_bounded_but_running_ones_stay() -> None:
@@ -257,9 +261,146 @@ def test_the_answers_kept_are_bounded_but_running_ones_stay() -> None:
     for n in range(9):
         answers.add(finished(replace(FIRST, prefix=str(n)), "text", "eos"))
 
-    assert answers.find(replace(FIRST, prefix="r")) == (running, "")
+    assert answers.find(replace(FIRST, prefix="r")) == (running, Rest("", "", "r"))
     assert answers.find(replace(FIRST, prefix="0")) is None
     assert answers.find(replace(FIRST, prefix="8")) is not None
     long = finished(replace(FIRST, prefix="y" * (1 << 21)), "text", "eos")
     answers.add(long)
     assert answers.find(replace(FIRST, prefix="8")) is None
+
+
+# In a hole, whose suffix the scripted model is shown first.
+HOLE = replace(FIRST, prefix="f", suffix="\nbar\n", infill=True, layout="anchor")
+CALL = "([a, {'k': b}], c)\nd()\n"
+IN_HOLE = speaking_model(VOCABULARY, b"\nbar\nf" + CALL.encode())
+
+
+def heard(answer: Answer, request: CompletionRequest) -> tuple[str, CompletionResult]:
+    """What a request that goes on with an answer gets of it."""
+    rest = answer.rest_for(request)
+    assert rest is not None
+    listener, text = answer.hand_over(rest), ""
+    while not listener.empty():
+        item = listener.get_nowait()
+        assert isinstance(item, CompletionChunk)
+        text += item.text
+        if item.result is not None:
+            return text, item.result
+    raise AssertionError("no result")
+
+
+@pytest.mark.parametrize(
+    ("typed", "closed", "text", "edit"),
+    [
+        ("(", ")", "[a, {'k': b}], c", Edit(1, "[a, {'k': b}], c)\nd()\n")),
+        ("([", "])", "a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()\n")),
+        ("([a, {'", "'}])", "k", Edit(4, "k': b}], c)\nd()\n")),
+        ("([a, {'", "])", "k': b}", Edit(2, "k': b}], c)\nd()\n")),
+        ("([a, {'k': b", "}])", "", Edit(3, "}], c)\nd()\n")),
+        ("([a, {'k': b}]", ")", ", c", Edit(1, ", c)\nd()\n")),
+        ("([a, {'k': b}], c)", "", "\nd()\n", None),
+        ("([a", "", ", {'k': b}], c)\nd()\n", None),
+    ],
+)
+def test_closers_that_the_editor_put_there_are_no_difference(
+    typed: str, closed: str, text: str, edit: Edit | None
+) -> None:
+    request = replace(HOLE, prefix="f" + typed, suffix=closed + "\nbar\n")
+    answer = finished(HOLE, CALL, "eos")
+
+    insertion, result = heard(answer, request)
+
+    assert (insertion, result.edit) == (text, edit)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(HOLE, prefix="f(", suffix="]\nbar\n"),
+        replace(HOLE, prefix="f([", suffix=")]\nbar\n"),
+        replace(HOLE, prefix="f(", suffix=");\nbar\n"),
+        replace(HOLE, prefix="f(", suffix=")\nbaz\n"),
+        replace(HOLE, prefix="f(", suffix=")"),
+        replace(HOLE, prefix="f([a, {'k': b}]", suffix="])\nbar\n"),
+    ],
+)
+def test_other_text_behind_the_cursor_is_another_answer(other: CompletionRequest) -> None:
+    assert finished(HOLE, CALL, "eos").rest_for(other) is None
+
+
+def test_a_raw_answer_is_no_edit() -> None:
+    raw = replace(HOLE, shape="raw")
+    answer = finished(raw, CALL, "eos")
+
+    assert answer.rest_for(replace(raw, prefix="f(", suffix=")\nbar\n")) is None
+    assert answer.rest_for(replace(raw, prefix="f(")) == Rest(CALL[1:], "", "f(")
+
+
+@pytest.mark.parametrize(
+    ("typed", "suffix", "text", "edit"),
+    [
+        ("", "])\nbar\n", "a", Edit(2, "a], c)\nd()\n")),
+        ("a", "])\nbar\n", "", Edit(2, "], c)\nd()\n")),
+        ("a]", ")\nbar\n", ", c", Edit(1, ", c)\nd()\n")),
+        ("a], c)", "\nbar\n", "\nd()\n", None),
+        ("a], c)\nd(", ")\nbar\n", "", Edit(1, ")\n")),
+    ],
+)
+def test_closers_that_one_types_over_are_no_difference(
+    typed: str, suffix: str, text: str, edit: Edit | None
+) -> None:
+    request = replace(HOLE, prefix="f([", suffix="])\nbar\n")
+    answer = Answer(request, "])")
+    whole = Edit(2, "a], c)\nd()\n")
+    answer.put_nowait(CompletionChunk("a", result=CompletionResult("eos", edit=whole)))
+
+    going_on = replace(request, prefix="f([" + typed, suffix=suffix)
+
+    insertion, result = heard(answer, going_on)
+    assert (insertion, result.edit) == (text, edit)
+    assert answer.rest_for(replace(going_on, suffix=suffix + "x")) is None
+    if typed == "a]":
+        # A second bracket beside the one that stood there.
+        assert answer.rest_for(replace(going_on, suffix="])\nbar\n")) is None
+
+
+def test_a_running_generation_goes_on_where_the_editor_closes_a_bracket() -> None:
+    gate = Gate(b"\nbar\nf([a, {")
+    gate.model = IN_HOLE
+
+    async def work(editor: Editor) -> None:
+        first = editor.ask(HOLE)
+        text = ""
+        while not text.startswith("("):
+            text += (await anext(first)).text
+        second = editor.ask(replace(HOLE, prefix="f(", suffix=")\nbar\n", seq=2))
+        heard = (await anext(second)).text
+        third = editor.ask(replace(HOLE, prefix="f([", suffix="])\nbar\n", seq=3))
+        going_on = asyncio.create_task(rest_of(third))
+        await asyncio.sleep(0.01)
+        gate.go.set()
+        ended, result = await rest_of(second)
+        assert result.finish == "superseded" and "[a, {'k': b}], c".startswith(heard + ended)
+        text, result = await going_on
+        assert (text, result.edit) == ("a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()\n"))
+        assert (result.finish, result.prompt.evaluated) == ("eos", 0)
+        assert editor.scheduler.counters.jobs == 1
+
+    run(work, gate)
+
+
+def test_over_closers_and_back_nothing_is_evaluated_again() -> None:
+    """The bracket is there when the first request comes, and one types over it."""
+
+    async def work(editor: Editor) -> None:
+        asked = replace(HOLE, prefix="f([", suffix="])\nbar\n")
+        text, result = await editor.complete(asked)
+        assert (text, result.edit) == ("a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()\n"))
+        over = replace(asked, prefix="f([a, {'k': b}]", suffix=")\nbar\n", seq=2)
+        text, result = await editor.complete(over)
+        assert (text, result.edit) == (", c", Edit(1, ", c)\nd()\n"))
+        over = replace(asked, prefix="f([a, {'k': b}], c)", suffix="\nbar\n", seq=3)
+        assert (await editor.complete(over))[0] == "\nd()\n"
+        assert editor.scheduler.counters.jobs == 1
+
+    run(work, IN_HOLE)

@@ -26,11 +26,13 @@ from suture.server.decoding.generation import Generation
 from suture.server.decoding.text_stream import window_stream
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
+from suture.server.prompt.families import detect_family
 from suture.server.prompt.plan import plan_prompt
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
     CompletionResult,
+    Edit,
     SamplingParams,
     StreamReport,
 )
@@ -138,6 +140,54 @@ def test_a_documents_line_ends_are_kept(line_end: str) -> None:
     stopped, result = complete(said, CompletionRequest(prefix, stop=(line_end * 2,)))
     assert (stopped, result.finish, result.stop_match) == ("return", "stop", line_end * 2)
     assert complete(said, CompletionRequest(prefix, shape="line"))[1].stop_match is None
+
+
+def in_hole(request: CompletionRequest, answer: str) -> tuple[str, CompletionResult]:
+    """What a model answers that is shown its prompt and knows how it goes on."""
+    plan = plan_prompt(request, VOCABULARY, detect_family(VOCABULARY, ""), toy_encode, toy_budget())
+    shown = b"".join(map(VOCABULARY.bytes_of, plan.kept_ids)) + plan.pending
+    return complete(says(shown + answer.encode()), request)
+
+
+CALL = CompletionRequest("x\nfoo(", ")\nbar()\n", infill=True, layout="anchor", max_tokens=50)
+
+
+def test_an_answer_over_closers_ends_before_them_and_is_an_edit() -> None:
+    text, result = in_hole(CALL, "a, (b))\nbaz()\n")
+    assert (text, result.edit) == ("a, (b)", Edit(1, "a, (b))\nbaz()\n"))
+    assert (result.finish, result.reason) == ("eos", None)
+
+
+def test_an_answer_that_writes_no_closer_is_inserted_before_them() -> None:
+    text, result = in_hole(CALL, "a, (b)")
+    assert (text, result.edit) == ("a, (b)", Edit(0, "a, (b)"))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [replace(CALL, shape="raw"), replace(CALL, layout="psm"), replace(CALL, suffix=");")],
+)
+def test_elsewhere_an_answer_is_its_text(request_: CompletionRequest) -> None:
+    text, result = in_hole(request_, "a, b)\nbaz()\n")
+    assert (text, result.edit) == ("a, b)\nbaz()\n", None)
+
+
+def test_an_edit_has_the_documents_line_ends_and_stops() -> None:
+    crlf = replace(CALL, prefix="x\r\nfoo(", suffix=") \r\nbar()\r\n", stop=("\r\n\r\n",))
+    text, result = in_hole(crlf, "a)\nbaz()\n\nend")
+    assert (text, result.edit) == ("a", Edit(2, "a)\r\nbaz()"))
+    assert (result.finish, result.stop_match) == ("stop", "\r\n\r\n")
+    cut_off = in_hole(replace(crlf, max_tokens=3), "a)\nbaz()\n\nend")[1]
+    assert (cut_off.finish, cut_off.edit) == ("length", Edit(2, "a)\r\n"))
+    one_line = in_hole(replace(crlf, shape="line"), "a)\nbaz()\n\nend")[1]
+    assert one_line.edit == Edit(1, "a)")
+
+
+@given(st.integers(1, 9), st.text('a()[]\n"', max_size=20))
+def test_e3_the_interval_changes_no_edit(interval: int, answer: str) -> None:
+    every = in_hole(CALL, answer)
+    spaced = in_hole(replace(CALL, stream_interval=interval), answer)
+    assert comparable(spaced) == comparable(every)
 
 
 def test_special_tokens_are_shown_on_request() -> None:

@@ -244,16 +244,17 @@ def test_a_generation_ends_at_the_familys_and_the_vocabularys_end_tokens() -> No
 def test_a_hole_gets_what_is_evaluated_in_time_three_to_one() -> None:
     line = "x = 1\n"
     planned = plan(hole(line * 100, line * 100), budget=SLOW)
-    assert planned.segments == (
-        ("pre", 1), ("prefix", 138), ("suf", 1), ("suffix", 42), ("mid", 1)
-    )  # fmt: skip
+    n_tokens = dict(planned.segments)
+    # Their edges move in steps of up to a quarter (W5).
+    assert 3 * 144 // 4 <= n_tokens["prefix"] <= 144
+    assert 3 * 47 // 4 <= n_tokens["suffix"] <= 47
     assert planned.truncated
 
 
 def test_text_without_a_hole_gets_the_whole_context() -> None:
     planned = plan(CompletionRequest("x = 1\n" * 1000), budget=SLOW)
-    # In whole lines, of six tokens each.
-    assert 0 <= 4096 - 128 - 64 - len(planned.kept_ids) < 6
+    room = 4096 - 128 - 64
+    assert 3 * room // 4 <= len(planned.kept_ids) <= room
     assert planned.max_tokens == 128
     assert planned.truncated
 
@@ -272,7 +273,7 @@ def test_one_huge_line_is_cut_at_characters_next_to_the_cursor() -> None:
     planned = plan(hole(minified, minified), budget=SLOW)
     assert minified.endswith(planned.windows.prefix.text)
     assert minified.startswith(planned.windows.suffix.text)
-    assert 138 <= len(planned.windows.prefix.text.encode()) <= 144
+    assert 3 * 144 // 4 - 6 <= len(planned.windows.prefix.text.encode()) <= 144
     assert planned.truncated
 
 

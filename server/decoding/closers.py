@@ -1,0 +1,210 @@
+"""Closers behind the cursor: brackets and quotes that editors put there before one writes them.
+
+  closer     `)`, `]`, `}`, or a quote that ends a string
+  rest       the rest of the cursor's line where it is nothing but closers and blanks
+  insertion  what of an answer can be put before the rest as it stands
+  edit       all of the answer, and how much of the rest it has written itself
+
+A model that is not shown the rest writes its closers too: `foo(‸)` is answered `a, b)` and more
+lines. Strings are known line by line, by their quotes: one that no other ends in its line is an
+apostrophe. Comments are not known.
+
+E1  Applying the edit doubles no closer of the rest: those that the text writes are replaced. It
+    ends where the text writes another one than the rest has next, unless that ends what was
+    opened before the cursor.
+E2  The insertion is the text before the first closer of the rest that it writes; while the text
+    comes, no more than that is released, and what is released stays.
+E3  How the text comes apart changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from suture.server.request import Edit
+
+_CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+_QUOTES = "\"'`"
+_REST = re.compile(r"[ \t]*[)\]}\"'`][)\]}\"'` \t]*(?=[\r\n]|\Z)")
+_TRIPLE = re.compile("\"\"\"|'''|```")
+_SPECIAL = re.compile(r"[()\[\]{}\"'`]")
+_LINE = re.compile(r"[^\r\n]*[\r\n]")
+_QUOTE = re.compile(r"[\"'`]")
+_NOT_QUOTES = re.compile(r"[^\"'`]")
+# What was opened farther before the cursor is not looked for.
+_MAX_PREFIX = 4096
+
+
+def line_rest(prefix: str, suffix: str) -> str:
+    """The rest of the cursor's line if it is closers and blanks, else nothing.
+
+    A quote is a closer only where the line before the cursor has opened it.
+    """
+    found = _REST.match(suffix)
+    if found is None:
+        return ""
+    quotes = _quotes(found[0])
+    line = re.split("[\r\n]", prefix[-_MAX_PREFIX:])[-1]
+    return found[0] if not quotes or quotes == _quotes(still_open(line)) else ""
+
+
+def still_open(text: str) -> str:
+    """The closers of what `text` opens and does not close, the innermost first."""
+    closers = ""
+    for line in re.split("[\r\n]", text):
+        closers = _QUOTE.sub("", closers)
+        at = 0
+        while found := _SPECIAL.search(line, at):
+            at = found.end()
+            mark = found[0]
+            if mark in _QUOTES:
+                end = _string_end(line, mark, at, len(line))
+                at = end or at
+                closers = closers if end else mark + closers
+            elif mark in _CLOSER_OF:
+                closers = _CLOSER_OF[mark] + closers
+            else:
+                closers = closers[closers.find(mark) + 1 :]
+    return closers
+
+
+def are_auto_closed(closers: str, typed: str) -> bool:
+    """Whether all of some closers and blanks end what `typed` opened, in this order."""
+    open_ones = iter(still_open(typed))
+    return all(closer in open_ones for closer in closers.replace(" ", "").replace("\t", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """What is known at some place of the text.
+
+    `opened` are the closers of what it opened, the innermost last; `outer` those of what was open
+    before it, the innermost first. `n_written` is how many closers of the rest it wrote, the last
+    of them before `written_end`. The insertion ends at `inserted`, all that is of use at `ended`.
+    """
+
+    outer: str
+    opened: str = ""
+    n_written: int = 0
+    written_end: int = 0
+    inserted: int | None = None
+    ended: int | None = None
+
+
+class OverClosers:
+    """The insertion of a text that comes in parts, and its edit over `rest`.
+
+    `prefix` is the text before the cursor.
+    """
+
+    def __init__(self, rest: str, prefix: str) -> None:
+        self._rest = rest
+        self._closers = [(match[0], match.end()) for match in re.finditer(r"\S", rest)]
+        self._text = ""
+        outer = still_open(prefix[-_MAX_PREFIX:]) if rest else ""
+        self._sure = self._scanned = _Scanned(outer)
+        self._n_sure = 0  # characters up to which nothing that comes changes what is known
+        self._n_released = 0
+
+    def feed(self, text: str) -> str:
+        """What of the insertion is known now and was not before."""
+        if not self._closers:
+            return text
+        self._text += text
+        while line := _LINE.match(self._text, self._n_sure):
+            self._sure, _, _ = self._scan(line.end())
+            self._n_sure = line.end()
+        self._scanned, self._sure, self._n_sure = self._scan(len(self._text))
+        released = self._text[self._n_released : self._scanned.inserted]
+        self._n_released += len(released)
+        return released
+
+    @property
+    def edit(self) -> Edit | None:
+        """The answer as an edit over the rest; None where there is no rest."""
+        if not self._closers:
+            return None
+        scanned = self._scanned
+        text = self._text[: scanned.ended]
+        if not scanned.n_written:
+            return Edit(0, text)
+        _, n_replaced = self._closers[scanned.n_written - 1]
+        is_over = scanned.n_written == len(self._closers) and scanned.written_end < len(text)
+        return Edit(len(self._rest) if is_over else n_replaced, text)
+
+    def _scan(self, end: int) -> tuple[_Scanned, _Scanned, int]:
+        """What is known at `end`, in the line where it is not sure; what is sure now, up to where.
+
+        Behind a quote that nothing ends yet nothing is: the next one may make a string of it.
+        """
+        scanned, at = self._sure, self._n_sure
+        sure: tuple[_Scanned, int] | None = None
+        while at < end and scanned.ended is None:
+            wanted = self._wanted(scanned)
+            if wanted and wanted in _QUOTES:
+                # In a string that the rest ends.
+                closed = _string_end(self._text, wanted, at, end)
+                if not closed:
+                    sure = sure or (scanned, at)
+                    break
+                scanned, at = _written(scanned, closed), closed
+                continue
+            found = _SPECIAL.search(self._text, at, end)
+            if found is None:
+                break
+            at = found.end()
+            if found[0] not in _QUOTES:
+                scanned = _with_bracket(scanned, found[0], at, wanted)
+            elif closed := _string_end(self._text, found[0], at, end):
+                at = closed
+            else:
+                sure = sure or (scanned, found.start())
+        return (scanned, *(sure or (scanned, end)))
+
+    def _wanted(self, scanned: _Scanned) -> str:
+        """The next closer of the rest."""
+        n = scanned.n_written
+        return self._closers[n][0] if n < len(self._closers) else ""
+
+
+def _with_bracket(scanned: _Scanned, bracket: str, end: int, wanted: str) -> _Scanned:
+    """What is known after a bracket that ends before `end`."""
+    opened = scanned.opened
+    if bracket in _CLOSER_OF:
+        return replace(scanned, opened=opened + _CLOSER_OF[bracket])
+    if bracket in opened:
+        return replace(scanned, opened=opened[: opened.rfind(bracket)])
+    if bracket == wanted:
+        return _written(scanned, end)
+    if bracket in scanned.outer:
+        outer = scanned.outer[scanned.outer.index(bracket) + 1 :]
+        return replace(scanned, outer=outer, opened="")
+    if wanted:
+        inserted = end - 1 if scanned.inserted is None else scanned.inserted
+        return replace(scanned, inserted=inserted, ended=end - 1)
+    return scanned  # all of the rest is written, and this closes what stands around it
+
+
+def _written(scanned: _Scanned, end: int) -> _Scanned:
+    inserted = end - 1 if scanned.inserted is None else scanned.inserted
+    return replace(
+        scanned, opened="", n_written=scanned.n_written + 1, written_end=end, inserted=inserted
+    )
+
+
+def _string_end(text: str, quote: str, at: int, end: int) -> int:
+    """Behind the quote that ends the string that `at` stands in; 0 if none does before `end`."""
+    found = _string(quote).match(text, at, end)
+    return found.end() if found else 0
+
+
+@lru_cache
+def _string(quote: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:\\.|[^\\{quote}])*{quote}", re.DOTALL)
+
+
+def _quotes(closers: str) -> str:
+    """The quotes among some closers, three of a kind as one."""
+    return _NOT_QUOTES.sub("", _TRIPLE.sub(lambda triple: triple[0][0], closers))
