@@ -176,7 +176,10 @@ def _up_to_a_line(completed: Completed, request: CompletionRequest) -> Completed
     if completed.result.finish != "deadline" or request.shape == "raw":
         return completed
     end = max(completed.text.rfind("\n"), completed.text.rfind("\r")) + 1
-    return replace(completed, text=completed.text[:end]) if end else completed
+    if not end:
+        return completed
+    result = replace(completed.result, edit=None)
+    return replace(completed, text=completed.text[:end], result=result)
 
 
 async def stream_events(
