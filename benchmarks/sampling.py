@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support import llama_samplers
 from support.llama_samplers import Row
+from suture.server.decoding.json_schema import schema_grammar
 from suture.server.decoding.repetition import Breakers, sequence_breakers
 from suture.server.decoding.sampling import Sampler
 from suture.server.engine import libllama
@@ -75,6 +76,7 @@ def main() -> None:
         for title, (params, names) in DRAWS.items():
             print_draws(title, params, names, engine, rows, history)
         print_bias(engine, rows)
+        print_grammar(engine, rows)
     finally:
         engine.close()
 
@@ -119,6 +121,15 @@ def print_bias(engine: LlamaEngine, rows: Any) -> None:
     sampler = Sampler(replace(OFF, logit_bias=tuple((i, 0.5) for i in range(20))), banned)
     ours, _ = best_us(sampler.adjust, lambda row: None, rows)
     print(f"  {f'20 biases and {len(banned)} bans':34s}{ours:9.0f}")
+
+
+def print_grammar(engine: LlamaEngine, rows: Any) -> None:
+    """What a grammar costs each token, and what the row costs where the drawn one is refused."""
+    grammar = engine.grammar(schema_grammar({}))
+    permits, mask = best_us(lambda row: grammar.permits(int(row.argmax())), grammar.mask, rows)
+    grammar.close()
+    print(f"  {'grammar, a token asked about':34s}{permits:9.0f}")
+    print(f"  {'grammar, a row masked':34s}{mask:9.0f}")
 
 
 def best_us(
