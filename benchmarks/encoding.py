@@ -119,8 +119,8 @@ async def measure(
     began, began_cpu = time.perf_counter(), time.process_time()
 
     async def ask_on() -> None:
-        asked = time.perf_counter()
-        while asked - began < seconds:
+        asked = began
+        while asked == began or asked - began < seconds:
             plan = await way.run(prompts.next_plan(), encoder)
             answered = time.perf_counter()
             waits.append(answered - asked)
