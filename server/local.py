@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +14,7 @@ from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
+from suture.server.engine.memory import DESCRIPTIONS
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Job, Scheduler
 from suture.server.engine.speed import measure_prefill
@@ -26,6 +28,8 @@ from suture.server.settings import Settings
 
 # Shorter prompts say little of how fast long ones are.
 MIN_OBSERVED_TOKENS = 96
+
+_log = logging.getLogger("suture.engine")
 
 
 class LocalCompleter:
@@ -150,6 +154,8 @@ class LocalCompleter:
         wanted = self._settings.tokenizer, self._settings.detokenizer
         codec = choose_codec(*wanted, engine.vocabulary, engine, fast)
         family = detect_family(engine.vocabulary, self._name)
+        if not engine.can_branch:
+            _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
         speed = measure_prefill(engine)
         budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
         self._info = ModelInfo(
@@ -163,6 +169,7 @@ class LocalCompleter:
             family=family.name if family is not None else None,
             tokenizer=codec.tokenizer,
             detokenizer=codec.detokenizer,
+            memory=engine.memory,
         )
         return LoadedModel(engine, family, budget, codec)
 
