@@ -199,9 +199,9 @@ class Client:
     def body(self, in_session: bool) -> tuple[str, dict[str, Any]]:
         rng = self._rng
         at = rng.randrange(len(LINES))
-        before = "".join(LINES[max(at - rng.choice((3, 20, 120)), 0) : at]) + LINES[at][: at % 40]
-        after = "".join(LINES[at + 1 : at + 1 + rng.choice((0, 10, 40))])
-        n_tokens = rng.choice((0, 1, 8, 24, 64))
+        before = "".join(LINES[max(at - rng.choice((3, 10, 30)), 0) : at]) + LINES[at][: at % 40]
+        after = "".join(LINES[at + 1 : at + 1 + rng.choice((0, 5, 15))])
+        n_tokens = rng.choice((0, 1, 4, 16, 40))
         body: dict[str, Any] = {"stream": rng.random() < 0.5, "ignore_eos": rng.random() < 0.5}
         if in_session or rng.random() < 0.3:
             self._seq += 1

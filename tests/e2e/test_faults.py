@@ -164,6 +164,22 @@ def test_a_client_that_never_reads_harms_nobody(tiny: Path, tmp_path: Path) -> N
         assert served.ask("def x").status_code == 200
 
 
+def test_a_client_that_reads_slowly_gets_all_of_it(tiny: Path, tmp_path: Path) -> None:
+    with serving(tiny, tmp_path, "--ctx", "8192", program=SMALL_BUFFERS) as served:
+        client = never_read(served, 1000)
+        until(lambda: served.status()["running"] == 1)
+        until(lambda: served.status()["running"] == 0)
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):
+            time.sleep(0.002)
+            piece = client.recv(4096)
+            assert piece, "it broke off"
+            received += piece
+        client.close()
+    assert received.count(b"data: {") > 500 and b"data: [DONE]" in received
+    assert b'"finish":"length"' in received
+
+
 def test_d1_the_work_for_one_that_never_read_ends_when_it_leaves(
     tiny: Path, tmp_path: Path
 ) -> None:
