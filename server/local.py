@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,7 @@ from suture.server.counters import Measured
 from suture.server.encoding import open_encoding
 from suture.server.engine.job import Job
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
+from suture.server.engine.memory import DESCRIPTIONS
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
@@ -28,6 +30,8 @@ from suture.server.settings import Settings
 
 # Shorter prompts say little of how fast long ones are.
 MIN_OBSERVED_TOKENS = 96
+
+_log = logging.getLogger("suture.engine")
 
 
 class LocalCompleter:
@@ -155,6 +159,8 @@ class LocalCompleter:
         wanted = self._settings.tokenizer, self._settings.detokenizer
         codec = choose_codec(*wanted, engine.vocabulary, engine, fast)
         family = detect_family(engine.vocabulary, self._name)
+        if not engine.can_branch:
+            _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
         speed = measure_prefill(engine)
         budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
         self._info = ModelInfo(
@@ -168,6 +174,7 @@ class LocalCompleter:
             family=family.name if family is not None else None,
             tokenizer=codec.tokenizer,
             detokenizer=codec.detokenizer,
+            memory=engine.memory,
         )
         return LoadedModel(engine, family, budget, codec)
 

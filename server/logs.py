@@ -49,7 +49,13 @@ def log_to_stderr() -> None:
     """Send warnings and worse of this process to standard error, one form for all."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ValuelessFormatter("%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_is_failure)
     logging.basicConfig(handlers=[handler])
+
+
+def _is_failure(record: logging.LogRecord) -> bool:
+    """Not so of a task that is cancelled at the end; that it had to be is logged beside it."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from suture.healing import GgufError, UnsupportedVocabulary, Vocabulary, read_header
+from suture.healing import GgufError, GgufHeader, UnsupportedVocabulary, Vocabulary, read_header
 from suture.server.client import Absent, Suture
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.commands import exits
@@ -24,6 +24,7 @@ from suture.server.commands.complete import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import catalog_of
 from suture.server.engine import libllama
+from suture.server.engine.memory import DESCRIPTIONS
 from suture.server.engine.threads import best_thread_count
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import SetupError, SutureError
@@ -158,10 +159,11 @@ def _model(settings: Settings) -> Iterator[Finding]:
     try:
         vocabulary = Vocabulary.from_gguf(path, settings.vocabulary_cache)
         yield describe_vocabulary(name, path, vocabulary)
-        if not read_header(path).tensor_shapes:
+        header = read_header(path)
+        if not header.tensor_shapes:
             yield Finding("problem", f"model {name}: the file has a vocabulary but no weights")
         if libllama.installed_version() is not None:
-            yield describe_codec(settings, path, vocabulary)
+            yield from describe_driving(settings, path, vocabulary, header)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         told = str(reason).removeprefix(f"{path}: ")
@@ -183,17 +185,28 @@ def describe_vocabulary(name: str, path: Path, vocabulary: Vocabulary) -> Findin
     return Finding(kind, f"{model}, {fills}\n        {path}")
 
 
-def describe_codec(settings: Settings, path: Path, vocabulary: Vocabulary) -> Finding:
-    """What `serve` would make tokens of text with, and text of tokens. Reads no weights."""
+def describe_driving(
+    settings: Settings, path: Path, vocabulary: Vocabulary, header: GgufHeader
+) -> Iterator[Finding]:
+    """How `serve` would drive the model: its memory and its tokenizer. Reads no weights."""
     own = LlamaTokenizer(path)
+    try:
+        memory = own.memory(header.metadata)
+        kind: Literal["ok", "note"] = "note" if memory in ("recurrent", "hybrid") else "ok"
+        yield Finding(kind, f"memory: {memory}: {DESCRIPTIONS[memory]}")
+        yield describe_codec(settings, vocabulary, own)
+    finally:
+        own.close()
+
+
+def describe_codec(settings: Settings, vocabulary: Vocabulary, own: LlamaTokenizer) -> Finding:
+    """What `serve` would make tokens of text with, and text of tokens."""
     try:
         fast = read_tiktoken(settings.tokenizer, vocabulary)
         wanted = settings.tokenizer, settings.detokenizer
         codec = choose_codec(*wanted, vocabulary, own, fast)
     except SetupError as error:
         return Finding("problem", str(error), "leave the flag or setting out")
-    finally:
-        own.close()
     text = f"tokenizer: {codec.tokenizer}\n        detokenizer: {codec.detokenizer}"
     return Finding("ok" if codec.heals else "note", text)
 

@@ -8,7 +8,7 @@ cells are then used again in their order, and the same prompt gets the same logi
 which another order does not give.
 
 K1  what is reused is token-equal to the beginning of the prompt, and never all of it: the last
-    token's row is wanted.
+    token's row is wanted. What the memory no longer holds is not reused (`Engine.shortest`).
 K3  running sequences are never evicted, idle and saved ones are bounded.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from suture.server.engine.protocol import Engine, SavedSequence, SequenceId
 from suture.server.errors import EngineError
@@ -70,11 +70,11 @@ class KvCache:
         Raises `EngineError` where all sequences are running.
         """
         wanted = list(prompt_ids[:-1])
-        source, n_common = self._longest(self._live(), wanted, self._engine.tokens)
-        saved, n_saved = self._longest(iter(self._saved), wanted, self._tokens_of_saved)
+        source, n_common = self._longest_live(wanted)
+        saved, n_saved = self._longest_saved(wanted)
         if saved is not None and n_saved >= n_common + self._worth_keeping:
             self._load(saved)
-            source, n_common = self._longest(self._live(), wanted, self._engine.tokens)
+            source, n_common = self._longest_live(wanted)
         sequence = self._begin(source, n_common)
         self._running.add(sequence)
         return sequence
@@ -108,21 +108,22 @@ class KvCache:
         yield from reversed(self._idle)
         yield from self._running
 
-    def _longest(
-        self,
-        sequences: Iterator[int],
-        wanted: list[int],
-        tokens_of: Callable[[SequenceId], Sequence[int]],
-    ) -> tuple[SequenceId | None, int]:
+    def _longest_live(self, wanted: list[int]) -> tuple[SequenceId | None, int]:
         """The first that shares most with `wanted`, and how many tokens; None if none does."""
         best, n_best = None, 0
-        for sequence in map(SequenceId, sequences):
-            tokens = tokens_of(sequence)
-            n_common = common_length(tokens, wanted)
-            if n_common < len(tokens) and not self._engine.can_fork:
-                n_common = 0
-            if n_common > n_best:
+        for sequence in self._live():
+            n_common = common_length(self._engine.tokens(sequence), wanted)
+            if n_common > n_best and n_common >= self._engine.shortest(sequence):
                 best, n_best = sequence, n_common
+        return best, n_best
+
+    def _longest_saved(self, wanted: list[int]) -> tuple[int | None, int]:
+        """As `_longest_live`, among those that were saved."""
+        best, n_best = None, 0
+        for key, saved in self._saved.items():
+            n_common = common_length(saved.tokens, wanted)
+            if n_common > n_best and n_common >= saved.shortest:
+                best, n_best = key, n_common
         return best, n_best
 
     def _begin(self, source: SequenceId | None, n_common: int) -> SequenceId:
@@ -132,8 +133,6 @@ class KvCache:
                 del self._idle[source]
                 self._engine.truncate(source, n_common)
                 return source
-        if not self._engine.can_fork:
-            source = None
         while True:
             try:
                 return (
@@ -165,9 +164,6 @@ class KvCache:
         self._saved.pop(key, None)
         with contextlib.suppress(EngineError):
             self._idle[self._engine.load(saved)] = None
-
-    def _tokens_of_saved(self, key: int) -> Sequence[int]:
-        return self._saved[key].tokens
 
     def _n_idle_tokens(self) -> int:
         return sum(map(self._engine.only_here, self._idle))

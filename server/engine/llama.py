@@ -14,7 +14,9 @@ E8  a model file that does not load is an error, not a null pointer
 E9  an abort of the library does not start a debugger (`libllama.py`)
 
 After any return code but 0, every sequence of the batch is cut back to what it held before: the
-library leaves positions behind that were never computed.
+library leaves positions behind that were never computed. A memory with states cannot be cut back,
+and to make room it moves the states of sequences that are not in the batch, which a failure leaves
+half moved: there every sequence is emptied, and an evaluation is never aborted.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from suture.healing.gguf import GgufError
 from suture.server.engine import libllama, tokenizer
 from suture.server.engine.cells import CellCount, Cells
 from suture.server.engine.grammar import Grammar, check_grammar
+from suture.server.engine.memory import memory_of, shortest_cut
 from suture.server.engine.protocol import (
     Aborted,
     Batch,
@@ -48,6 +51,7 @@ from suture.server.errors import EngineError, ModelError
 N_BATCH = 512
 N_ROWS = 64
 N_SEQ_MAX = 64
+N_STATES = 8  # each is as large as some hundreds of tokens' cells, and is there from the start
 DEFAULT_CTX = 8192
 
 _RC_NO_ROOM = 1
@@ -97,7 +101,13 @@ class LlamaEngine:
         self.vocabulary = read_vocabulary(path) if vocabulary is None else vocabulary
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
         self.vocab = self._lib.llama_model_get_vocab(self._model)
-        self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
+        self.memory = memory_of(self._lib, self._model)
+        self.can_branch = self.memory in ("full", "sliding")
+        self.n_sequences = N_SEQ_MAX if self.can_branch else N_STATES
+        self._n_window = int(self._lib.llama_model_n_swa(self._model))
+        self._abort_callback = self._lib.ggml_abort_callback(
+            lambda _data: self.can_branch and self.should_abort()
+        )
         try:
             self._check_vocabulary(path)
             self._context = self._make_context(path, n_ctx, n_threads)
@@ -108,14 +118,11 @@ class LlamaEngine:
         self.n_ctx = int(self._lib.llama_n_ctx(self._context))
         self.n_batch = int(self._lib.llama_n_batch(self._context))
         self.n_rows = N_ROWS
-        self.n_sequences = N_SEQ_MAX
         self.n_params = int(self._lib.llama_model_n_params(self._model))
         self.size_bytes = int(self._lib.llama_model_size(self._model))
-        recurrent = self._lib.llama_model_is_recurrent(self._model)
-        self.can_fork = not recurrent and not self._lib.llama_model_is_hybrid(self._model)
         self._row_type = ctypes.c_float * self.vocabulary.n_vocab
         self._batch = _Batch(self._lib, self.n_batch, N_SEQ_MAX)
-        self._free_ids = list(range(N_SEQ_MAX - 1, -1, -1))
+        self._free_ids = list(range(self.n_sequences - 1, -1, -1))
         self._sequences: dict[SequenceId, _Sequence] = {}
         self._cells = CellCount(self.n_ctx)
 
@@ -149,10 +156,10 @@ class LlamaEngine:
 
     def fork(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
         self._on_engine_thread()
-        if not self.can_fork:
-            raise ValueError("sequences of this architecture cannot be forked")
         source = self._get(sequence)
         self._drop_evaluated(sequence)
+        if 0 < n_tokens < self.shortest(sequence):
+            raise ValueError(f"sequence {sequence} cannot be forked at {n_tokens} tokens")
         fork = self.open()
         if n_tokens > 0:
             self._lib.llama_memory_seq_cp(self._memory, sequence, fork, 0, n_tokens)
@@ -160,6 +167,10 @@ class LlamaEngine:
         state.tokens, state.cells = source.tokens[:n_tokens], source.cells[:n_tokens]
         self._cells.share(state.cells)
         return fork
+
+    def shortest(self, sequence: SequenceId) -> int:
+        n_tokens = len(self._get(sequence).tokens)
+        return self._shortest(sequence) if self.can_branch else n_tokens
 
     def save(self, sequence: SequenceId) -> SavedSequence:
         self._on_engine_thread()
@@ -172,7 +183,9 @@ class LlamaEngine:
         )
         if n_bytes != size:
             raise EngineError(f"a sequence of {len(state.tokens)} tokens could not be saved")
-        return SavedSequence(tuple(state.tokens), saved)
+        # Of a window that slides only its last place is saved.
+        shortest = 0 if self.memory == "full" else len(state.tokens)
+        return SavedSequence(tuple(state.tokens), saved, shortest)
 
     def load(self, saved: SavedSequence) -> SequenceId:
         self._on_engine_thread()
@@ -227,10 +240,7 @@ class LlamaEngine:
         state = self._get(sequence)
         self._drop_evaluated(sequence)
         if n_tokens < len(state.tokens):
-            if not self._lib.llama_memory_seq_rm(self._memory, sequence, n_tokens, -1):
-                n_tokens = 0
-                self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-            self._cut(state, n_tokens)
+            self._forget_after(sequence, n_tokens)
         return len(state.tokens)
 
     def release(self, sequence: SequenceId) -> None:
@@ -262,7 +272,7 @@ class LlamaEngine:
 
     def _lend_id(self) -> int:
         if not self._free_ids:
-            raise EngineError(f"all {N_SEQ_MAX} sequences are in use")
+            raise EngineError(f"all {self.n_sequences} sequences are in use")
         return self._free_ids.pop()
 
     def _check_batch(self, batch: Batch) -> None:
@@ -272,7 +282,7 @@ class LlamaEngine:
             raise ValueError(f"a batch returns up to {self.n_rows} rows, not {n_rows}")
         for sequence, tree in batch:
             self._get(sequence)
-            if not tree.is_chain and not self.can_fork:
+            if not self.can_branch and not tree.is_chain:
                 raise ValueError("this architecture evaluates chains only")
 
     def _fill(self, batch: Batch) -> list[list[int]]:
@@ -311,6 +321,9 @@ class LlamaEngine:
         if rc == _RC_NO_ROOM:
             raise EngineError(f"no room left in the context of {self.n_ctx} tokens")
         if rc != 0:
+            if not self.can_branch:
+                for sequence in self._sequences:
+                    self._forget_after(sequence, 0)
             raise EngineError(f"llama_decode failed with code {rc}: {libllama.last_error()}")
 
     def _read_rows(self, indices: list[int]) -> Logits:
@@ -335,10 +348,22 @@ class LlamaEngine:
             self._lib.llama_memory_seq_rm(self._memory, leaf_id, -1, -1)
             self._free_ids.append(leaf_id)
         state.evaluated = None
-        if not self._lib.llama_memory_seq_rm(self._memory, sequence, len(state.tokens), -1):
-            # A recurrent state cannot be rewound: start over rather than go on from garbage.
+        self._forget_after(sequence, len(state.tokens))
+
+    def _forget_after(self, sequence: SequenceId, n_tokens: int) -> None:
+        """Keep a sequence's first tokens, or none: nobody must go on from a part of them."""
+        is_whole = n_tokens >= self._shortest(sequence)
+        is_cut = self._lib.llama_memory_seq_rm(self._memory, sequence, n_tokens, -1)
+        if not (is_whole and is_cut):
+            n_tokens = 0
             self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-            self._cut(state, 0)
+        self._cut(self._sequences[sequence], n_tokens)
+
+    def _shortest(self, sequence: SequenceId) -> int:
+        if self.memory != "sliding":
+            return 0
+        oldest = self._lib.llama_memory_seq_pos_min(self._memory, sequence)
+        return shortest_cut(oldest, self._n_window)
 
     def _extend(self, state: _Sequence, tokens: Sequence[int]) -> None:
         state.tokens.extend(tokens)
@@ -354,11 +379,12 @@ class LlamaEngine:
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx or min(int(lib.llama_model_n_ctx_train(self._model)), DEFAULT_CTX)
         params.n_batch = params.n_ubatch = N_BATCH
-        params.n_seq_max = N_SEQ_MAX
+        params.n_seq_max = self.n_sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = N_ROWS
         params.n_threads = params.n_threads_batch = n_threads
         params.flash_attn_type = _FLASH_ATTENTION_AUTO
         params.kv_unified = True  # tokens of a tree belong to several sequences at once
+        params.swa_full = True  # or a sequence that was cut back would lack its window
         params.abort_callback = self._abort_callback
         if params.n_outputs_max < params.n_seq_max:
             raise ValueError("llama.cpp aborts where n_outputs_max < n_seq_max")

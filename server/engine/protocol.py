@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import Literal, NewType, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ Logits = npt.NDArray[np.float32]
 
 Batch = Sequence[tuple[SequenceId, TokenTree]]
 
+Memory = Literal["full", "sliding", "recurrent", "hybrid"]
+"""What a model remembers of a text: every token, in some layers the last ones only, a state in
+place of the tokens, or both of these. A state is of a whole text and cannot be cut back."""
+
 
 def check_batch(batch: Batch, n_batch: int, n_vocab: int) -> None:
     """Raise `ValueError` for a batch that no engine can take: empty, too large, or no trees."""
@@ -33,18 +37,19 @@ def check_batch(batch: Batch, n_batch: int, n_vocab: int) -> None:
 
 
 class Aborted(EngineError):
-    """`should_abort` said yes; every sequence is what it was before the call.
-
-    One whose architecture cannot be cut back (a recurrent one) is emptied.
-    """
+    """`should_abort` said yes; every sequence is what it was before the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSequence:
-    """A sequence outside the cache: its tokens, and what `Engine.load` needs besides."""
+    """A sequence outside the cache: its tokens, and what `Engine.load` needs besides.
+
+    `shortest` is what `Engine.shortest` will say of it once it is loaded.
+    """
 
     tokens: tuple[int, ...]
     state: npt.NDArray[np.uint8]
+    shortest: int
 
 
 class Engine(Protocol):
@@ -53,10 +58,10 @@ class Engine(Protocol):
     `n_ctx` is the most tokens that all sequences together may hold, where sequences that were
     forked share theirs, and `n_free` how many more fit. `n_sequences` are the most sequences
     that may be open, `n_batch` the most tokens that one `evaluate` may hold over all its trees,
-    `n_rows` the most rows it may return. `can_fork` is false for an architecture whose sequences
-    are neither forked nor cut back but to nothing, as recurrent ones.
-    `should_abort` is asked many times during an evaluation, on the engine's thread; where the
-    backend cannot be interrupted (a GPU) it is not asked.
+    `n_rows` the most rows it may return. `can_branch` is false where the memory is recurrent or
+    hybrid: trees are chains then, and are committed as a whole.
+    `should_abort` is asked many times during an evaluation, on the engine's thread; where that
+    cannot be interrupted (on a GPU, or a state half made) it is not asked.
     """
 
     vocabulary: Vocabulary
@@ -64,7 +69,8 @@ class Engine(Protocol):
     n_batch: int
     n_rows: int
     n_sequences: int
-    can_fork: bool
+    memory: Memory
+    can_branch: bool
     should_abort: Callable[[], bool]
 
     @property
@@ -89,8 +95,12 @@ class Engine(Protocol):
     def fork(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
         """A new sequence that begins with the first `n_tokens` tokens of another, at no cost.
 
-        Raises `EngineError` when no sequence is left, `ValueError` where `can_fork` is false.
+        Raises `EngineError` when no sequence is left, `ValueError` for fewer than `shortest`.
         """
+        ...
+
+    def shortest(self, sequence: SequenceId) -> int:
+        """The fewest tokens, but none, that a sequence may be forked at or cut back to."""
         ...
 
     def save(self, sequence: SequenceId) -> SavedSequence:
@@ -115,7 +125,7 @@ class Engine(Protocol):
         The rows are the caller's to change, and the next `evaluate` may overwrite them. What
         was evaluated but not committed before is dropped. Raises `ValueError` for a batch that
         the engine cannot take, before anything is touched; `Aborted` or `EngineError` leave
-        every sequence of the batch as it was.
+        every sequence as it was, or empty where its memory does not allow that.
         """
         ...
 
@@ -124,9 +134,9 @@ class Engine(Protocol):
         ...
 
     def truncate(self, sequence: SequenceId, n_tokens: int) -> int:
-        """Cut a sequence back to its first `n_tokens` tokens or fewer; how many are left.
+        """Cut a sequence back to its first `n_tokens` tokens; how many are left.
 
-        An architecture that cannot be cut anywhere (a recurrent one) is emptied.
+        It is emptied where these are fewer than `shortest`.
         """
         ...
 

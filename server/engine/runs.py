@@ -23,7 +23,7 @@ from suture.server.engine.job import Job
 from suture.server.engine.kv import KvCache, common_length
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
-from suture.server.errors import EngineError, SutureError
+from suture.server.errors import EngineError, SutureError, Unavailable
 from suture.server.logs import without_values
 from suture.server.request import CompletionChunk
 
@@ -45,11 +45,12 @@ class _Run:
         self.counters = counters
         self.sequence: SequenceId | None = None
         self.n_read = 0
-        self.want(TokenTree.chain(()))
+        self.want(TokenTree.chain(()), 0)
 
-    def want(self, tree: TokenTree) -> None:
-        """Another tree; nothing of it is evaluated."""
+    def want(self, tree: TokenTree, n_before: int) -> None:
+        """Another tree, on top of `n_before` tokens; nothing of it is evaluated."""
         self.tree = tree
+        self.n_before = n_before
         self.n_done = 0
         # A long prompt asks for many chunks.
         self._n_trunk = tree.trunk_length()
@@ -78,7 +79,7 @@ class Runs:
         self._kv = KvCache(engine)
         self._costs = StepCosts()
         # What is drafted and does not come true is cut back, which some architectures cannot do.
-        self._width = DraftWidth(self._costs) if engine.can_fork else None
+        self._width = DraftWidth(self._costs) if engine.can_branch else None
         # In the order in which they began; those without a sequence wait for room.
         self._runs: list[_Run] = []
         self._last_read: _Run | None = None
@@ -146,7 +147,7 @@ class Runs:
 
     def _is_being_read(self, run: _Run) -> bool:
         """Whether another run is reading what this one's prompt begins with."""
-        if not self._engine.can_fork:
+        if not self._engine.can_branch:
             return False
         prompt_ids = run.job.generation.prompt_ids
         for other in self._runs:
@@ -201,7 +202,7 @@ class Runs:
     def _evaluate(
         self, batch: list[tuple[_Run, TokenTree]]
     ) -> list[tuple[_Run, TokenTree, Logits]]:
-        """The rows of each part. Where the whole batch fails, each is tried alone."""
+        """The rows of each part; none where the batch fails, and each was tried and taken alone."""
         if not batch:
             return []
         self._engine.should_abort = self._when_to_abort(batch)
@@ -213,11 +214,14 @@ class Runs:
             return []
         except Exception as error:
             if len(batch) > 1:
-                return [part for pair in batch for part in self._evaluate([pair])]
+                self._fail_lost()
+                self._evaluate_each(batch)
+                return []
             if not isinstance(error, SutureError):
                 _log.error("a request failed in the engine: %s", without_values(error))
                 error = EngineError(f"the engine failed: {type(error).__name__}")
             self._fail(batch[0][0], error)
+            self._fail_lost()
             return []
         finally:
             self._engine.should_abort = _never
@@ -225,11 +229,27 @@ class Runs:
         self._counters.evaluated(len(batch))
         return [(run, chunk, row) for (run, chunk), row in zip(batch, rows, strict=True)]
 
+    def _evaluate_each(self, batch: list[tuple[_Run, TokenTree]]) -> None:
+        for pair in batch:
+            if pair[0] not in self._runs:
+                continue
+            for run, chunk, rows in self._evaluate([pair]):
+                # At once: the next evaluation overwrites the rows.
+                self._take(run, chunk, rows)
+
+    def _fail_lost(self) -> None:
+        """Tell those to retry whose sequences a failure of the engine has emptied."""
+        for run in list(self._runs):
+            if run.sequence is None:
+                continue
+            if len(self._engine.tokens(run.sequence)) < run.n_before + run.n_done:
+                self._fail(run, Unavailable("what was read was lost with another request"))
+
     def _when_to_abort(self, batch: list[tuple[_Run, TokenTree]]) -> Callable[[], bool]:
         """Asked some hundred times while the batch is evaluated: is its end worth waiting for?"""
         parts = [(run.job, len(chunk)) for run, chunk in batch]
         n_all = sum(n_tokens for _, n_tokens in parts)
-        costs, can_redo = self._costs, self._engine.can_fork
+        costs, can_redo = self._costs, self._engine.can_branch
         started = time.perf_counter()
 
         def should_abort() -> bool:
@@ -285,7 +305,8 @@ class Runs:
         assert run.sequence is not None
         # Beside others a draft's tokens cost what theirs do, and pay seldom.
         width = self._width if len(self._runs) == 1 else None
-        run.want(run.job.generation.tree(len(self._engine.tokens(run.sequence)), width))
+        n_before = len(self._engine.tokens(run.sequence))
+        run.want(run.job.generation.tree(n_before, width), n_before)
 
     def _end(self, run: _Run, chunk: CompletionChunk) -> None:
         self._runs.remove(run)

@@ -17,6 +17,7 @@ from suture.server.engine.protocol import (
     Aborted,
     Batch,
     Logits,
+    Memory,
     SavedSequence,
     SequenceId,
     check_batch,
@@ -59,6 +60,10 @@ def random_model(n_vocab: int, seed: int = 0) -> Model:
     return logits
 
 
+# How many tokens a scripted engine keeps for going on from, where its memory is sliding.
+WINDOW = 8
+
+
 class ScriptedEngine:
     """An `Engine` over a `Model`. `n_evaluated` counts the tokens of all evaluations."""
 
@@ -71,14 +76,15 @@ class ScriptedEngine:
         n_ctx: int = 4096,
         n_batch: int = 512,
         n_sequences: int = 64,
-        can_fork: bool = True,
+        memory: Memory = "full",
     ) -> None:
         self.vocabulary = vocabulary
         self.n_ctx = n_ctx
         self.n_batch = n_batch
         self.n_rows = 64
         self.n_sequences = n_sequences
-        self.can_fork = can_fork
+        self.memory: Memory = memory
+        self.can_branch = memory in ("full", "sliding")
         self.n_evaluated = 0
         self.should_abort: Callable[[], bool] = lambda: False
         self._encode = encode
@@ -112,8 +118,8 @@ class ScriptedEngine:
         return sequence
 
     def fork(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
-        if not self.can_fork:
-            raise ValueError("sequences of this architecture cannot be forked")
+        if 0 < n_tokens < self.shortest(sequence):
+            raise ValueError(f"sequence {sequence} cannot be forked at {n_tokens} tokens")
         tokens = self._get(sequence)[:n_tokens]
         fork = self.open()
         self._tokens[fork] = tokens
@@ -121,9 +127,16 @@ class ScriptedEngine:
         self._cell_count.share(self._cells[fork])
         return fork
 
+    def shortest(self, sequence: SequenceId) -> int:
+        n_tokens = len(self._get(sequence))
+        if self.memory == "full":
+            return 0
+        return max(n_tokens - WINDOW, 0) if self.memory == "sliding" else n_tokens
+
     def save(self, sequence: SequenceId) -> SavedSequence:
         tokens = self._get(sequence)
-        return SavedSequence(tuple(tokens), np.asarray(tokens, np.int32).view(np.uint8))
+        state = np.asarray(tokens, np.int32).view(np.uint8)
+        return SavedSequence(tuple(tokens), state, self.shortest(sequence))
 
     def load(self, saved: SavedSequence) -> SequenceId:
         if len(saved.tokens) > self.n_free:
@@ -161,7 +174,7 @@ class ScriptedEngine:
         self._extend(sequence, [tree.tokens[i] for i in tree.path(node)])
 
     def truncate(self, sequence: SequenceId, n_tokens: int) -> int:
-        if n_tokens < len(self._get(sequence)) and not self.can_fork:
+        if n_tokens < self.shortest(sequence):
             n_tokens = 0
         self._cell_count.drop(self._cells[sequence][n_tokens:])
         del self._tokens[sequence][n_tokens:]

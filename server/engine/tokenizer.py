@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from suture.server.engine import libllama
+from suture.server.engine.memory import memory_told
+from suture.server.engine.protocol import Memory
 from suture.server.errors import EngineError, ModelError
 
 # Longer pieces exist, and are asked for twice.
@@ -94,6 +96,10 @@ class LlamaTokenizer:
     def decode_markup(self, token_ids: Sequence[int]) -> str:
         """As the module's `decode_markup`."""
         return decode_markup(self.vocab, token_ids)
+
+    def memory(self, metadata: Mapping[str, object]) -> Memory:
+        """The kind of memory that the model will have, by its file's metadata."""
+        return memory_told(libllama.load(), self._model, metadata)
 
     def close(self) -> None:
         libllama.load().llama_model_free(self._model)

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 from suture.server.codec import Choice
 from suture.server.counters import Measured
+from suture.server.engine.protocol import Memory
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 
 State = Literal["loading", "ready", "stalled"]
@@ -39,6 +40,7 @@ class ModelInfo:
     family: str | None
     tokenizer: Choice | None = None
     detokenizer: Choice | None = None
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class Status:
                 "n_ctx": model.n_ctx,
                 "fim": model.fim,
                 "family": model.family,
+                "memory": model.memory,
                 "tokenizer": model.tokenizer and asdict(model.tokenizer),
                 "detokenizer": model.detokenizer and asdict(model.detokenizer),
             },

@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 
 from support.toy import toy_encode, toy_vocabulary
 from suture.server.engine.kv import WORTH_KEEPING, KvCache, common_length
-from suture.server.engine.protocol import SequenceId
-from suture.server.engine.scripted import ScriptedEngine, random_model
+from suture.server.engine.protocol import Memory, SequenceId
+from suture.server.engine.scripted import WINDOW, ScriptedEngine, random_model
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 
 VOCABULARY = toy_vocabulary()
 
 
-def engine(n_ctx: int = 4096, n_sequences: int = 64, *, can_fork: bool = True) -> ScriptedEngine:
+MEMORIES: list[Memory] = ["full", "sliding", "recurrent", "hybrid"]
+
+
+def engine(n_ctx: int = 4096, n_sequences: int = 64, *, memory: Memory = "full") -> ScriptedEngine:
     model = random_model(VOCABULARY.n_vocab)
     return ScriptedEngine(
         VOCABULARY,
@@ -27,7 +30,7 @@ def engine(n_ctx: int = 4096, n_sequences: int = 64, *, can_fork: bool = True) -
         n_ctx=n_ctx,
         n_batch=4096,
         n_sequences=n_sequences,
-        can_fork=can_fork,
+        memory=memory,
     )
 
 
@@ -164,13 +167,50 @@ def test_forks_share_their_cells() -> None:
     assert made.n_free == 150 - 102
 
 
-def test_a_memory_that_cannot_fork_goes_on_only_where_it_stands() -> None:
-    made = engine(can_fork=False)
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(tokens, min_size=1, max_size=40), min_size=1, max_size=12),
+    st.sampled_from(MEMORIES),
+)
+def test_k1_what_a_memory_no_longer_holds_is_not_reused(
+    prompts: list[list[int]], memory: Memory
+) -> None:
+    """The scripted engine refuses to fork where its memory could not."""
+    made = engine(n_ctx=200, memory=memory)
+    cache = KvCache(made, idle_tokens=60, max_idle=3, worth_keeping=1)
+    for prompt in prompts:
+        n_reused = request(cache, made, prompt)
+        assert n_reused < len(prompt)
+
+
+@pytest.mark.parametrize("memory", ["recurrent", "hybrid"])
+def test_a_state_is_gone_on_with_only_where_it_stands(memory: Memory) -> None:
+    made = engine(memory=memory)
     cache = KvCache(made)
     request(cache, made, [1, 2, 3])
 
     assert request(cache, made, [1, 2, 3, 4]) == 3
     assert request(cache, made, [1, 2, 9]) == 0
+
+
+def test_a_window_that_has_slid_on_is_not_gone_back_to() -> None:
+    made = engine(memory="sliding")
+    cache = KvCache(made)
+    text = [n % 4 for n in range(50)]
+    request(cache, made, text)
+
+    assert request(cache, made, [*text[: 50 - WINDOW], 9]) == 50 - WINDOW
+    assert request(cache, made, [*text[: 42 - WINDOW - 1], 9]) == 0
+
+
+@pytest.mark.parametrize(("n_tokens", "n_reused"), [(80, 0), (101, 100)])
+def test_of_a_saved_window_only_the_end_is_reused(n_tokens: int, n_reused: int) -> None:
+    made = engine(memory="sliding")
+    cache = KvCache(made, idle_tokens=1, max_idle=1)
+    for token in (1, 2):
+        request(cache, made, [token] * 100)
+
+    assert request(cache, made, [1] * n_tokens) == n_reused
 
 
 def test_all_sequences_running_is_an_error() -> None:

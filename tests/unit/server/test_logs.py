@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from suture.server.logs import ValuelessFormatter, log_loop_error, without_values
+from suture.server.logs import ValuelessFormatter, _is_failure, log_loop_error, without_values
 
 SECRET = "password = hunter2"
 
@@ -73,6 +73,16 @@ def test_other_libraries_exceptions_are_logged_in_the_same_form() -> None:
     said = stream.getvalue()
     assert said.startswith("ERROR library: it failed\nValueError\n")
     assert "hunter2" not in said
+
+
+def test_a_cancelled_task_is_no_failure() -> None:
+    def logged(error: BaseException) -> bool:
+        info = (type(error), error, None)
+        record = logging.LogRecord("library", logging.ERROR, "", 0, "it failed", (), info)
+        return _is_failure(record)
+
+    assert not logged(asyncio.CancelledError())
+    assert logged(ValueError())
 
 
 def test_an_error_in_a_callback_is_logged_without_its_arguments(

@@ -258,9 +258,9 @@ def test_the_end_of_the_server_answers_all_that_run(start: Start) -> None:
     assert [collect(answer)[1].finish for answer in answers] == ["cancelled"] * 6
 
 
-@pytest.mark.parametrize("can_fork", [True, False])
+@pytest.mark.parametrize("can_branch", [True, False])
 def test_a_step_is_given_up_where_who_stays_is_served_sooner_without_it(
-    start: Start, can_fork: bool
+    start: Start, can_branch: bool
 ) -> None:
     """Not where sequences cannot be cut back: what is given up would have to be read again."""
     n_aborted = 0
@@ -280,7 +280,7 @@ def test_a_step_is_given_up_where_who_stays_is_served_sooner_without_it(
                 raise
 
     engine = Slow(random_model(VOCABULARY.n_vocab))
-    engine.can_fork = can_fork
+    engine.can_branch = can_branch
     scheduler = start(engine)
     request = CompletionRequest("def x", max_tokens=30, ignore_eos=True)
     answers = submit(scheduler, engine, request)[1]
@@ -291,7 +291,7 @@ def test_a_step_is_given_up_where_who_stays_is_served_sooner_without_it(
 
     assert collect(left)[1].finish == "cancelled"
     assert collect(answers)[1].completion_tokens == 30
-    assert n_aborted == (1 if can_fork else 0)
+    assert n_aborted == (1 if can_branch else 0)
 
 
 def test_a_deadline_passes_for_those_that_wait(start: Start) -> None:
