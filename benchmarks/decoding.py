@@ -4,20 +4,20 @@
 
 HumanEval's function headers are gone on from, 64 tokens each, greedily and past the text's end.
 Drafts are taken out of our server, so that both do the same work: an evaluation a token (the
-`drafted` column proves it). The KV caches are of the same size, and all prompts of eight streams
-are read before they begin, so that nobody's prompt is in the measured time.
+`drafted` column proves it). The KV caches are of the same size, and both tell of each token.
 
 The lines `full` are measured after 20 other prompts, which both servers keep as they see fit:
-what others left in the cache slows a step. Both speeds count tokens after the first: `by the
-server` from what it says its generation took, `at the client` from the first text to the end.
-Of eight streams the first is the sum of their speeds, the second all tokens over all the time.
-Read the last column: ours divided by theirs, by the server and at the client.
+what others left in the cache slows a step. Speeds count tokens after the first. `By the server` is
+what it says its generation took; `at the client` is from the first token's arrival to the last's,
+and of eight streams what came while all had begun and none had ended, as how servers read eight
+prompts at once is another matter. Read the last column: ours divided by theirs, for one stream by
+the server and at the client.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
+import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,18 +36,19 @@ from harness.servers import (
 from harness.tables import print_table, ratio, show_progress
 from harness.texts import human_eval_headers, source_pieces, spread
 
-N_PREDICT = 64
 N_STREAMS = 8
-N_OTHERS = 20
 OTHER_BYTES = 800
-MAX_HEADER_BYTES = 450
+HEADER_BYTES = range(100, 340)
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Tokens a second, and how many tokens were drafted to get them."""
+    """Tokens a second, and how many tokens were drafted to get them.
 
-    by_server: float
+    `by_server` is None for several streams: their own times have others' prompts in them.
+    """
+
+    by_server: float | None
     at_client: float
     n_tokens: int
     n_drafted: int
@@ -56,6 +57,8 @@ class Speed:
 def main() -> None:
     parser = parser_of(__doc__, 6, "prompts of one stream")
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help="of eight streams")
+    parser.add_argument("--tokens", type=int, default=64, metavar="N", help="of each stream")
+    parser.add_argument("--others", type=int, default=20, metavar="N", help="other prompts")
     args = parser.parse_args()
     path = model_path(args.model)
     streams = str(N_STREAMS)
@@ -67,12 +70,12 @@ def main() -> None:
         if args.llama_server is not None:
             flags = ("-np", streams, "--kv-unified")
             servers.append(stack.enter_context(llama_server(args.llama_server, path, *flags)))
-        run = Run(servers, args.n, args.rounds)
+        run = Run(servers, args.tokens, args.n, args.rounds)
         rows = run.rows("as started")
-        run.fill_caches()
+        run.fill_caches(args.others)
         rows += run.rows("full")
     show_progress("")
-    print(f"{path.name}, {N_PREDICT} tokens a stream, {args.n} prompts of one stream")
+    print(f"{path.name}, {args.tokens} tokens a stream, {args.n} prompts of one stream")
     columns = ("streams", "cache", "server", "tokens", "drafted", "by the server, tokens/s")
     print_table((*columns, "at the client, tokens/s", "ours / theirs"), rows)
 
@@ -80,11 +83,12 @@ def main() -> None:
 class Run:
     """No prompt is sent twice, or it would be in the cache."""
 
-    def __init__(self, servers: list[Server], n_prompts: int, n_rounds: int) -> None:
+    def __init__(self, servers: list[Server], n_tokens: int, n_prompts: int, n_rounds: int) -> None:
         self._servers = servers
+        self._n_tokens = n_tokens
         self._n_prompts = n_prompts
         self._n_rounds = n_rounds
-        headers = [text for text in human_eval_headers() if len(text) <= MAX_HEADER_BYTES]
+        headers = [text for text in human_eval_headers() if len(text) in HEADER_BYTES]
         needed = 2 * (n_prompts + n_rounds * N_STREAMS) + len(servers)
         if needed > len(headers):
             raise SystemExit(f"{needed} prompts are too many: there are {len(headers)}")
@@ -98,10 +102,10 @@ class Run:
             *self._compared(N_STREAMS, cache, self._many_streams(cache)),
         ]
 
-    def fill_caches(self) -> None:
+    def fill_caches(self, n_others: int) -> None:
         """Other people's prompts, each with a token of its answer."""
-        for n, piece in enumerate(spread(list(source_pieces(OTHER_BYTES)), N_OTHERS)):
-            show_progress(f"other prompts: {n + 1} of {N_OTHERS}")
+        for n, piece in enumerate(spread(list(source_pieces(OTHER_BYTES)), n_others)):
+            show_progress(f"other prompts: {n + 1} of {n_others}")
             for server in self._servers:
                 server.ask(piece, "", 1)
 
@@ -111,8 +115,7 @@ class Run:
             show_progress(f"one stream, {cache}: {turn + 1} of {self._n_prompts}")
             prompt = next(self._prompts)
             for server in in_turn(self._servers, turn):
-                reply = server.ask(prompt, "", N_PREDICT, ignore_eos=True)
-                speeds[server.name].append(_speed([reply], reply.total_ms - reply.first_ms))
+                speeds[server.name].append(_lone(server, prompt, self._n_tokens))
         return speeds
 
     def _many_streams(self, cache: str) -> dict[str, list[Speed]]:
@@ -121,7 +124,7 @@ class Run:
             show_progress(f"{N_STREAMS} streams, {cache}: {turn + 1} of {self._n_rounds}")
             prompts = [next(self._prompts) for _ in range(N_STREAMS)]
             for server in in_turn(self._servers, turn):
-                speeds[server.name].append(_at_once(server, prompts))
+                speeds[server.name].append(_at_once(server, prompts, self._n_tokens))
         return speeds
 
     def _compared(
@@ -130,57 +133,64 @@ class Run:
         means = {name: _mean(given) for name, given in speeds.items()}
         ours = means[self._servers[0].name]
         return [
-            (
-                n_streams,
-                cache,
-                name,
-                mean.n_tokens,
-                mean.n_drafted,
-                f"{mean.by_server:.2f}",
-                f"{mean.at_client:.2f}",
-                ""
-                if mean is ours
-                else f"{ratio(ours.by_server, mean.by_server)}, "
-                f"{ratio(ours.at_client, mean.at_client)}",
-            )
+            (n_streams, cache, name, mean.n_tokens, mean.n_drafted, *_shown(mean, ours))
             for name, mean in means.items()
         ]
 
 
-def _at_once(server: Server, prompts: Sequence[str]) -> Speed:
-    """All streams begin together, their prompts read before, each in a slot of its own."""
-    for slot, prompt in enumerate(prompts):
-        server.ask(prompt, "", 0, id_slot=slot)
-    began = time.perf_counter()
-    first_ms = []
+def _shown(mean: Speed, ours: Speed) -> tuple[str, str, str]:
+    by_server = "" if mean.by_server is None else f"{mean.by_server:.2f}"
+    ratios = []
+    if mean is not ours:
+        if mean.by_server is not None and ours.by_server is not None:
+            ratios.append(ratio(ours.by_server, mean.by_server))
+        ratios.append(ratio(ours.at_client, mean.at_client))
+    return by_server, f"{mean.at_client:.2f}", ", ".join(ratios)
 
-    def ask(slot: int) -> Reply:
-        late_ms = (time.perf_counter() - began) * 1e3
-        reply = server.ask(prompts[slot], "", N_PREDICT, id_slot=slot, ignore_eos=True)
-        first_ms.append(late_ms + reply.first_ms)
-        return reply
+
+def _lone(server: Server, prompt: str, n_tokens: int) -> Speed:
+    reply = server.ask(prompt, "", n_tokens, ignore_eos=True, return_tokens=True)
+    at_client = _speed_within(reply, *_drawing(reply))
+    by_server = (reply.n_predicted - 1) / reply.predicted_ms * 1e3
+    return Speed(by_server, at_client, reply.n_predicted, reply.n_drafted)
+
+
+def _at_once(server: Server, prompts: Sequence[str], n_tokens: int) -> Speed:
+    """The speed while all streams have begun and none has ended."""
+
+    def ask(prompt: str) -> Reply:
+        return server.ask(prompt, "", n_tokens, ignore_eos=True, return_tokens=True)
 
     with ThreadPoolExecutor(len(prompts)) as pool:
-        replies = list(pool.map(ask, range(len(prompts))))
-    total_ms = (time.perf_counter() - began) * 1e3
-    return _speed(replies, total_ms - min(first_ms))
-
-
-def _speed(replies: Sequence[Reply], client_ms: float) -> Speed:
+        replies = list(pool.map(ask, prompts))
+    begun, ended = zip(*map(_drawing, replies), strict=True)
+    start, end = max(begun), min(ended)
+    if end <= start:
+        raise SystemExit(f"{server.name} has not served {len(prompts)} streams at once")
     return Speed(
-        sum(reply.n_steps / reply.predicted_ms * 1e3 for reply in replies),
-        sum(reply.n_steps for reply in replies) / client_ms * 1e3,
+        None,
+        sum(_speed_within(reply, start, end) for reply in replies),
         sum(reply.n_predicted for reply in replies),
         sum(reply.n_drafted for reply in replies),
     )
 
 
+def _drawing(reply: Reply) -> tuple[float, float]:
+    """When its first tokens came, and its last."""
+    return reply.arrivals[0][0], reply.arrivals[-1][0]
+
+
+def _speed_within(reply: Reply, start: float, end: float) -> float:
+    """Tokens a second that came after `start`, until `end`."""
+    return sum(n for at, n in reply.arrivals if start < at <= end) / (end - start)
+
+
 def _mean(speeds: Sequence[Speed]) -> Speed:
     """Over equal numbers of tokens, the time of all counts: the harmonic mean."""
-    n = len(speeds)
+    by_server = [speed.by_server for speed in speeds if speed.by_server is not None]
     return Speed(
-        n / sum(1 / speed.by_server for speed in speeds),
-        n / sum(1 / speed.at_client for speed in speeds),
+        statistics.harmonic_mean(by_server) if by_server else None,
+        statistics.harmonic_mean([speed.at_client for speed in speeds]),
         sum(speed.n_tokens for speed in speeds),
         sum(speed.n_drafted for speed in speeds),
     )

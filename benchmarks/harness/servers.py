@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -47,7 +48,11 @@ _THEIRS: Fields = {"temperature": 0, "top_k": 1, "samplers": ["top_k"], "cache_p
 @dataclass(frozen=True, slots=True)
 class Reply:
     """Of one server to one request. Milliseconds; `first_ms` is until the first text, and
-    `predicted_ms` the server's own account of the time from its first token to its last."""
+    `predicted_ms` the server's own account of the time from its first token to its last.
+
+    `arrivals` are the times at which tokens came, on `time.perf_counter`'s clock, and how many;
+    ours tells of tokens only with `return_tokens`.
+    """
 
     text: str
     n_prompt: int
@@ -57,6 +62,7 @@ class Reply:
     first_ms: float
     total_ms: float
     predicted_ms: float
+    arrivals: tuple[tuple[float, int], ...]
 
     @property
     def n_steps(self) -> int:
@@ -96,16 +102,21 @@ class Server:
         """The reply, read as a stream. `fields` come on top of the greedy request."""
         body = self.body(prefix, suffix, n_predict, **fields)
         started = time.perf_counter()
-        first, text, last = None, "", {}
+        first, text, arrivals = None, "", []
+        last: dict[str, Any] = {}
         with self._client.stream("POST", "/infill", json=body) as response:
             for last in events(response.iter_lines()):
+                now = time.perf_counter()
                 if content := str(last.get("content", "")):
-                    first = first or time.perf_counter()
+                    first = first or now
                     text += content
+                if token_ids := last.get("tokens"):
+                    arrivals.append((now, len(token_ids)))
         ended = time.perf_counter()
         if "timings" not in last:
             raise SystemExit(f"{self.name} answered with {last}")
-        return _reply(text, last, ((first or ended) - started) * 1e3, (ended - started) * 1e3)
+        first_ms, total_ms = ((first or ended) - started) * 1e3, (ended - started) * 1e3
+        return _reply(text, last, first_ms, total_ms, arrivals)
 
     def close(self) -> None:
         self._client.close()
@@ -119,7 +130,13 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(data)
 
 
-def _reply(text: str, last: dict[str, Any], first_ms: float, total_ms: float) -> Reply:
+def _reply(
+    text: str,
+    last: dict[str, Any],
+    first_ms: float,
+    total_ms: float,
+    arrivals: Sequence[tuple[float, int]],
+) -> Reply:
     timings, ours = last["timings"], last.get("suture")
     return Reply(
         text=text,
@@ -130,6 +147,7 @@ def _reply(text: str, last: dict[str, Any], first_ms: float, total_ms: float) ->
         first_ms=first_ms,
         total_ms=total_ms,
         predicted_ms=float(timings["predicted_ms"]),
+        arrivals=tuple(arrivals),
     )
 
 
@@ -176,7 +194,8 @@ def llama_command(program: Path, path: Path, *flags: str, port: int) -> list[str
 
 @contextlib.contextmanager
 def running(command: list[str], **streams: int) -> Iterator[subprocess.Popen[str]]:
-    """The process, which is ended whatever happens."""
+    """The process, which is ended whatever happens, also when we are told to stop."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     process = subprocess.Popen(command, text=True, **streams)  # type: ignore[call-overload]
     try:
         yield process
