@@ -1,7 +1,7 @@
 """A completion at every key: evaluated tokens and time, beside llama-server.
 
-    python benchmarks/keystrokes.py --llama-server PATH --csv FILE [--plot FILE]        5 minutes
-    python benchmarks/keystrokes.py --llama-server PATH --csv FILE --n 1000             12 minutes
+    python benchmarks/keystrokes.py --llama-server PATH --csv FILE [--plot FILE]        8 minutes
+    python benchmarks/keystrokes.py --llama-server PATH --csv FILE --n 1000             15 minutes
     python benchmarks/keystrokes.py --csv FILE --report [--plot FILE]
 
 Twenty lines of this project's own sources are typed into their files, key by key, with Enter and
@@ -71,7 +71,7 @@ class Row:
 def main() -> None:
     parser = parser_of(__doc__, 40, "keys of each file")
     parser.add_argument("--layout", default="auto")
-    parser.add_argument("--their-keys", type=int, default=42, metavar="N", help="llama-server's")
+    parser.add_argument("--their-keys", type=int, default=30, metavar="N", help="llama-server's")
     parser.add_argument("--run-length", type=int, default=6, metavar="N", help="of its keys")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each answer")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG")
@@ -206,7 +206,7 @@ def report(rows: Sequence[Row]) -> None:
     compared = sorted(set(ours) & set(theirs))
     print(f"{len(ours)} keys typed.", end=" ")
     if compared:
-        print(f"llama-server was asked at {len(theirs)} of them, as ours was: {ranges(compared)}.")
+        print(f"llama-server was asked at {len(theirs)} of them, and compared at {ranges(compared)}.")
     table = [("all", OURS, *summary(list(ours.values())))]
     for name, of in ((OURS, ours), (THEIRS, theirs)) if compared else ():
         table.append(("both", name, *summary([of[key] for key in compared])))

@@ -17,7 +17,7 @@ def plot_keys(values: Mapping[str, Mapping[int, int]], compared: Iterable[int], 
     """
     n_keys = 1 + max(max(series) for series in values.values())
     top = max(max(series.values()) for series in values.values())
-    width = max((_WIDTH - _LEFT - 10) / max(n_keys - 1, 1), 1.0)
+    width = max((_WIDTH - _LEFT - 10) / max(n_keys - 1, 1), 1.5)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
         ' font-family="sans-serif" font-size="12">',

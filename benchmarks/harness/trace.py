@@ -18,7 +18,7 @@ _TYPO_EVERY = 35
 TYPED = (
     ("healing/boundary.py", '    spelled = b"".join', 7),
     ("server/models/store.py", "    verified = verified_as(", 6),
-    ("healing/canonical.py", "        ids = [right] if left is None", 7),
+    ("healing/canonical.py", "        known = self._cached.get(", 7),
 )
 
 
