@@ -1,6 +1,6 @@
 """Drafts from the text at hand: where text repeats itself, and where it does not.
 
-    python benchmarks/drafting.py --llama-server PATH [--n N] [--ordinary N]        10 minutes
+    python benchmarks/drafting.py --llama-server PATH [--n N] [--ordinary N]        9 minutes
 
 Two kinds of holes, greedily, in `psm` without healing, so that all servers get the same prompt:
 
@@ -82,7 +82,7 @@ class Sums:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, 12, "holes that repeat")
+    parser = parser_of(__doc__, 10, "holes that repeat")
     parser.add_argument("--ordinary", type=int, default=16, metavar="N", help="holes of HumanEval")
     args = parser.parse_args()
     path = model_path(args.model)

@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    parser = parser_of(__doc__, 24, "keys, the first ones of the first file's trace")
+    parser = parser_of(__doc__, 20, "keys, the first ones of the first file's trace")
     args = parser.parse_args()
     if args.llama_server is not None:
         parser.error("llama-server does not heal: there is nothing to compare")

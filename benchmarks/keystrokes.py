@@ -206,7 +206,7 @@ def report(rows: Sequence[Row]) -> None:
     compared = sorted(set(ours) & set(theirs))
     print(f"{len(ours)} keys typed.", end=" ")
     if compared:
-        print(f"llama-server was asked at {len(theirs)} of them, and compared at {ranges(compared)}.")
+        print(f"Compared with llama-server at {len(compared)} of them: {ranges(compared)}.")
     table = [("all", OURS, *summary(list(ours.values())))]
     for name, of in ((OURS, ours), (THEIRS, theirs)) if compared else ():
         table.append(("both", name, *summary([of[key] for key in compared])))

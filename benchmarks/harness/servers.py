@@ -30,7 +30,7 @@ from suture.server.settings import load_settings
 N_THREADS = 2
 N_CTX = 8192
 TIMEOUT_S = 600.0
-POLL_S = 0.01
+POLL_S = 0.02
 
 # What starts our server: as anybody does, or with drafts taken out.
 SUTURE = ("-m", "suture.server")
