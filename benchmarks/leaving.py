@@ -68,8 +68,8 @@ def main() -> None:
         measured.run()
     show_progress("")
     print(f"{path.name}, one request at a time")
-    columns = ("the client left in", "server", "tries", "alone p50, s", "p95, s")
-    print_table((*columns, "extra wait p50, s", "p95, s", "longest, s"), measured.rows())
+    columns = ("the client left in", "server", "tries", "alone: p50, s", "p95, s")
+    print_table((*columns, "extra wait: p50, s", "p95, s", "longest, s"), measured.rows())
 
 
 class Measured:
