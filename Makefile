@@ -43,8 +43,15 @@ fix: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+# The benchmarks of text, with their figures.
 bench: .bench
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for name in detokenizing experiments vocabularies vocabulary; do \
+		echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# One of the engine's benchmarks: make bench-decoding LLAMA_SERVER=PATH ARGS='--n 3'.
+# Without LLAMA_SERVER only ours is measured. docs/performance.md says which there are.
+bench-%: .bench
+	@$(BIN)/python benchmarks/$*.py $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER)) $(ARGS)
 
 # make experiment-cost, -held, -stop, -windows: one table each, and what it shows.
 experiment-%: .bench

@@ -1,12 +1,23 @@
 """A completion at every key: evaluated tokens and time, beside llama-server.
 
-    python benchmarks/keystrokes.py [--llama-server PATH] [--files N] [--keys N] [--layout LAYOUT]
-        [--csv FILE] [--plot FILE]
+    python benchmarks/keystrokes.py --llama-server PATH --csv FILE [--plot FILE]        8 minutes
+    python benchmarks/keystrokes.py --llama-server PATH --csv FILE --n 1000             15 minutes
+    python benchmarks/keystrokes.py --csv FILE --report [--plot FILE]
 
-Lines of this project's own sources are typed into their files, key by key, and after each key both
-servers are asked for 12 tokens with the same text before and after the cursor, greedily, on two
-threads, one after the other. llama-server is asked as llama.vim asks it. Without its path only
-ours is measured.
+Twenty lines of this project's own sources are typed into their files, key by key, with Enter and
+indentation, brackets in pairs, what is typed over, mistakes taken back and a jump; 60 lines stand
+below. At a key a server is asked for 12 tokens, greedily, on two threads, with the whole text
+before and after the cursor. llama-server is asked as llama.vim asks it, and started as its
+documentation says. `--n` is how many keys of each file are typed; 1000 is all.
+
+llama-server takes seconds at each key, so it is asked at a sample: runs of consecutive keys, evenly
+spread. Its cache then needs the key before a run, which is sent first and not measured; ours gets
+the same wherever it did not answer the key before (`--their-keys 1000000` asks it at all keys).
+Everything in `ours / theirs` is over the keys that both have answered, one after the other and
+each first in turn.
+
+With `--csv` every answer is appended as it comes, and a run that was broken off goes on where it
+stopped; `--report` only prints what the file has.
 """
 
 from __future__ import annotations
@@ -14,250 +25,267 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
-import json
-import re
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
-import httpx2
 from harness.plot import plot_keys
-from harness.trace import Key, type_lines
-
-from suture.server.models.catalog import Catalog
-from suture.server.models.progress import progress_on
-from suture.server.models.resolve import resolve_model
-from suture.server.settings import load_settings
-
-ROOT = Path(__file__).resolve().parent.parent
-# A file, how the first line begins that is typed, and how many are.
-TYPED = (
-    ("healing/boundary.py", '    spelled = b"".join', 7),
-    ("server/models/store.py", "    verified = verified_as(", 6),
-    ("server/models/store.py", "    recorded = verified_as(", 6),
+from harness.servers import (
+    AS_FOR_LLAMA_VIM,
+    EQUAL_WINDOWS,
+    Reply,
+    Server,
+    llama_server,
+    model_path,
+    parser_of,
+    suture,
 )
+from harness.tables import percentile, print_table, ratio, show_progress
+from harness.trace import Key, all_traces
+
+from suture.server.engine.tokenizer import LlamaTokenizer
+
 N_BEFORE, N_AFTER = 40, 60
 N_PREDICT = 12
-TIMEOUT_S = 600.0
-LLAMA_PORT = 8913
-# llama-server closes a connection after five idle seconds, while the other one is asked.
-CLOSE = {"Connection": "close"}
+OURS, THEIRS = "suture", "llama-server"
+LONG_SUFFIX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Of one server to one key. Milliseconds; `first_ms` is until the first text."""
+class Row:
+    """Of one server to one key. `trace` names what was typed, `suffix` counts tokens below."""
 
-    text: str
-    n_prompt: int
-    n_evaluated: int
+    trace: str
+    key: int
+    action: str
+    server: str
+    prompt: int
+    suffix: int
+    evaluated: int
     first_ms: float
     total_ms: float
 
 
-Ask = Callable[[Key], Answer]
-
-
 def main() -> None:
-    arguments = parse()
-    keys = list(all_keys(arguments.files, arguments.keys))
-    path = resolve_model(
-        None, Catalog.packaged(), load_settings().model_store, progress_on(sys.stderr)
-    )
-    print(f"{len(keys)} keys, {N_PREDICT} tokens each, {path.name}")
-    with contextlib.ExitStack() as stack:
-        askers: dict[str, Ask] = {"suture": stack.enter_context(suture(path, arguments.layout))}
-        if arguments.llama_server is not None:
-            askers["llama-server"] = stack.enter_context(llama_server(arguments.llama_server, path))
-        answers: dict[str, list[Answer]] = {name: [] for name in askers}
-        for n, key in enumerate(keys):
-            # They take turns at going first.
-            names = list(askers) if n % 2 else list(askers)[::-1]
-            for name in names:
-                answers[name].append(askers[name](key))
-            print(f"\r{n + 1} of {len(keys)} keys", end="", file=sys.stderr, flush=True)
-    report(keys, answers)
-    if arguments.csv is not None:
-        write_csv(arguments.csv, keys, answers)
-    if arguments.plot is not None:
-        series = {name: [answer.n_evaluated for answer in given] for name, given in answers.items()}
-        arguments.plot.write_text(plot_keys(series, "Prompt tokens evaluated at each key"), "utf-8")
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--llama-server", type=Path, metavar="PATH")
-    parser.add_argument("--keys", type=int, default=40, metavar="N", help="of each file")
-    parser.add_argument("--files", type=int, default=len(TYPED), metavar="N")
+    parser = parser_of(__doc__, 40, "keys of each file")
     parser.add_argument("--layout", default="auto")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each key")
+    parser.add_argument("--their-keys", type=int, default=30, metavar="N", help="llama-server's")
+    parser.add_argument("--run-length", type=int, default=6, metavar="N", help="of its keys")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each answer")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG")
-    return parser.parse_args()
+    parser.add_argument("--report", action="store_true", help="measure nothing")
+    args = parser.parse_args()
+    if args.report and args.csv is None:
+        parser.error("--report needs --csv")
+    rows = read_rows(args.csv) if args.report else measure(args)
+    if not rows:
+        parser.error("there is nothing to report")
+    report(rows)
+    if args.plot is not None:
+        args.plot.write_text(plot(rows), "utf-8")
 
 
-def all_keys(n_files: int, n_keys: int) -> Iterator[Key]:
-    """The first `n_keys` keys of each of the first `n_files` files."""
-    for name, beginning, n_lines in TYPED[:n_files]:
-        lines = (ROOT / name).read_text("utf-8").splitlines(keepends=True)
-        first = next(n for n, line in enumerate(lines) if line.startswith(beginning))
-        start = max(first - N_BEFORE, 0)
-        text = "".join(lines[start : first + n_lines + N_AFTER])
-        yield from islice(type_lines(text, first - start, n_lines), n_keys)
+def measure(args: argparse.Namespace) -> list[Row]:
+    path = model_path(args.model)
+    traces = [trace[: args.n] for trace in all_traces(N_BEFORE, N_AFTER)]
+    typing = Typing(traces, LlamaTokenizer(path), f"{path.name} {args.layout}")
+    log = Log(args.csv, typing.trace)
+    with contextlib.ExitStack() as stack:
+        ours = suture(path, "--layout", args.layout, *EQUAL_WINDOWS, name=OURS)
+        wanted = {stack.enter_context(ours): frozenset(range(typing.n_keys))}
+        if args.llama_server is not None:
+            theirs = llama_server(args.llama_server, path, *AS_FOR_LLAMA_VIM, name=THEIRS)
+            keys = sampled(typing.n_keys, args.their_keys, args.run_length)
+            wanted[stack.enter_context(theirs)] = keys
+        for n in range(typing.n_keys):
+            show_progress(f"{n + 1} of {typing.n_keys} keys")
+            # They take turns at going first.
+            for server in list(wanted) if n % 2 else list(wanted)[::-1]:
+                if n in wanted[server] and not log.has(server.name, n):
+                    log.add(typing.ask(server, n))
+    show_progress("")
+    return log.rows
 
 
-@contextlib.contextmanager
-def suture(path: Path, layout: str) -> Iterator[Ask]:
-    """Our server; its prompts have room for all of the text, as the other's have."""
-    command = [sys.executable, "-m", "suture.server", "serve", "--model", str(path), "--port", "0"]
-    command += ["--threads", "2", "--layout", layout, "--first-text-ms", "60000"]
-    with running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
-        assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found is not None, "our server did not come up"
-        with httpx2.Client(base_url=found[0], timeout=TIMEOUT_S, headers=CLOSE) as client:
-            yield lambda key: ask_suture(client, key)
+def sampled(n_keys: int, n_wanted: int, run_length: int) -> frozenset[int]:
+    """Runs of consecutive keys, each in the middle of its part of all keys."""
+    if n_wanted >= n_keys:
+        return frozenset(range(n_keys))
+    n_runs = max(n_wanted // run_length, 1)
+    starts = [(2 * i + 1) * n_keys // (2 * n_runs) - run_length // 2 for i in range(n_runs)]
+    return frozenset(
+        n for start in starts for n in range(start, start + run_length) if 0 <= n < n_keys
+    )
 
 
-@contextlib.contextmanager
-def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, which is ended whatever happens."""
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
+class Typing:
+    """The keys of all files, and which of them each server has seen last."""
+
+    def __init__(self, traces: Sequence[Sequence[Key]], tokenizer: LlamaTokenizer, of: str) -> None:
+        self._keys = [key for trace in traces for key in trace]
+        lengths = [len(trace) for trace in traces]
+        self._firsts = {sum(lengths[:n]) for n in range(len(lengths))}
+        self._tokenizer = tokenizer
+        self._seen: dict[Server, int] = {}
+        text = "\0".join([of, *(f"{key.prefix}\0{key.suffix}" for key in self._keys)])
+        self.trace = f"{zlib.crc32(text.encode()):08x}"
+
+    @property
+    def n_keys(self) -> int:
+        return len(self._keys)
+
+    def ask(self, server: Server, n: int) -> Row:
+        """A server's answer at key `n`, whose cache has the key before, as when one types."""
+        if n not in self._firsts and self._seen.get(server) != n - 1:
+            self._reply(server, n - 1)
+        reply = self._reply(server, n)
+        self._seen[server] = n
+        key = self._keys[n]
+        n_suffix = len(self._tokenizer.encode(key.suffix.encode()))
+        return Row(
+            self.trace,
+            n,
+            key.action,
+            server.name,
+            reply.n_prompt,
+            n_suffix,
+            reply.n_evaluated,
+            round(reply.first_ms, 1),
+            round(reply.total_ms, 1),
+        )
+
+    def _reply(self, server: Server, n: int) -> Reply:
+        return server.ask(self._keys[n].prefix, self._keys[n].suffix, N_PREDICT)
 
 
-def ask_suture(client: httpx2.Client, key: Key) -> Answer:
-    body = {
-        "input_prefix": key.prefix,
-        "input_suffix": key.suffix,
-        "n_predict": N_PREDICT,
-        "temperature": 0,
-        "shape": "raw",
-        "stream": True,
+class Log:
+    """All answers, those of an earlier run included; without a file only this one's."""
+
+    def __init__(self, path: Path | None, trace: str) -> None:
+        self._path = path
+        self.rows = read_rows(path) if path is not None and path.exists() else []
+        if any(row.trace != trace for row in self.rows):
+            raise SystemExit(f"{path} is of other keys, another model or layout: name another file")
+
+    def has(self, server: str, key: int) -> bool:
+        return any(row.server == server and row.key == key for row in self.rows)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        if self._path is None:
+            return
+        is_new = not self._path.exists()
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+            if is_new:
+                writer.writeheader()
+            writer.writerow(asdict(row))
+
+
+def read_rows(path: Path) -> list[Row]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [_row(values) for values in csv.DictReader(file)]
+
+
+def _row(values: dict[str, str]) -> Row:
+    return Row(
+        values["trace"],
+        int(values["key"]),
+        values["action"],
+        values["server"],
+        *(int(values[name]) for name in ("prompt", "suffix", "evaluated")),
+        *(float(values[name]) for name in ("first_ms", "total_ms")),
+    )
+
+
+def report(rows: Sequence[Row]) -> None:
+    ours = {row.key: row for row in rows if row.server == OURS}
+    theirs = {row.key: row for row in rows if row.server == THEIRS}
+    compared = sorted(set(ours) & set(theirs))
+    print(f"{len(ours)} keys typed.", end=" ")
+    if compared:
+        print(f"Compared with llama-server at {len(compared)} of them: {ranges(compared)}.")
+    table = [("all", OURS, *summary(list(ours.values())))]
+    for name, of in ((OURS, ours), (THEIRS, theirs)) if compared else ():
+        table.append(("both", name, *summary([of[key] for key in compared])))
+    columns = ("keys", "server", "n", "prompt tokens", "evaluated: p50", "p95", "mean")
+    print_table((*columns, "first text, ms: p50", "mean", "total, ms: p50", "mean"), table)
+    if compared:
+        print_ratios([(ours[key], theirs[key]) for key in compared])
+    print_actions(ours, theirs)
+
+
+def ranges(keys: Sequence[int]) -> str:
+    """`0-5, 100-105`."""
+    starts = [key for n, key in enumerate(keys) if n == 0 or keys[n - 1] != key - 1]
+    ends = [key for n, key in enumerate(keys) if n == len(keys) - 1 or keys[n + 1] != key + 1]
+    return ", ".join(f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, ...]:
+    evaluated = [row.evaluated for row in rows]
+    first_ms, total_ms = [row.first_ms for row in rows], [row.total_ms for row in rows]
+    return (
+        f"{len(rows)}",
+        f"{statistics.mean(row.prompt for row in rows):.0f}",
+        f"{percentile(evaluated, 50)}",
+        f"{percentile(evaluated, 95)}",
+        f"{statistics.mean(evaluated):.1f}",
+        f"{percentile(first_ms, 50):.0f}",
+        f"{statistics.mean(first_ms):.0f}",
+        f"{percentile(total_ms, 50):.0f}",
+        f"{statistics.mean(total_ms):.0f}",
+    )
+
+
+def print_ratios(pairs: Sequence[tuple[Row, Row]]) -> None:
+    """Over the keys that both have answered."""
+    means: dict[str, Callable[[Row], float]] = {
+        "evaluated, mean": lambda row: row.evaluated,
+        "first text, mean": lambda row: row.first_ms,
+        "total, mean": lambda row: row.total_ms,
     }
-    text, first_ms, total_ms, last = stream(client, body)
-    prompt = last["suture"]["prompt"]
-    return Answer(text, prompt["tokens"], prompt["evaluated"], first_ms, total_ms)
+    table: list[tuple[object, ...]] = []
+    ours, theirs = ([row.evaluated for row in side] for side in zip(*pairs, strict=True))
+    p95 = percentile(ours, 95), percentile(theirs, 95)
+    table.append(("evaluated, p95", len(pairs), *p95, ratio(*p95)))
+    for what, of in means.items():
+        table.append((what, len(pairs), *_compared(pairs, of)))
+    long = [pair for pair in pairs if pair[0].suffix >= LONG_SUFFIX]
+    if long:
+        what = f"total, mean, {LONG_SUFFIX} tokens or more below"
+        table.append((what, len(long), *_compared(long, means["total, mean"])))
+    print_table(("at the keys of both", "keys", OURS, THEIRS, "ours / theirs"), table)
 
 
-@contextlib.contextmanager
-def llama_server(program: Path, path: Path) -> Iterator[Ask]:
-    command = [str(program), "-m", str(path), "--port", str(LLAMA_PORT), "-t", "2", "-tb", "2"]
-    command += ["-np", "1", "-c", "8192", "-b", "4096", "-ub", "1024", "--cache-reuse", "256"]
-    quiet = subprocess.DEVNULL
-    with running(subprocess.Popen(command, stdout=quiet, stderr=quiet, text=True)):
-        url = f"http://127.0.0.1:{LLAMA_PORT}"
-        with httpx2.Client(base_url=url, timeout=TIMEOUT_S, headers=CLOSE) as client:
-            wait_for(client)
-            yield lambda key: ask_llama_server(client, key)
+def _compared(pairs: Sequence[tuple[Row, Row]], of: Callable[[Row], float]) -> tuple[str, ...]:
+    ours = statistics.mean(of(row) for row, _ in pairs)
+    theirs = statistics.mean(of(row) for _, row in pairs)
+    return f"{ours:.1f}", f"{theirs:.1f}", ratio(ours, theirs)
 
 
-def wait_for(client: httpx2.Client) -> None:
-    for _ in range(600):
-        with contextlib.suppress(httpx2.TransportError):
-            if client.get("/health").status_code == 200:
-                return
-        time.sleep(0.2)
-    raise SystemExit("llama-server did not come up")
+def print_actions(ours: dict[int, Row], theirs: dict[int, Row]) -> None:
+    """Evaluated tokens by what the key did."""
+    table = []
+    for action in dict.fromkeys(row.action for row in ours.values()):
+        cells = [
+            f"{statistics.mean(found):.1f} ({len(found)} keys)" if found else ""
+            for rows in (ours, theirs)
+            for found in [[row.evaluated for row in rows.values() if row.action == action]]
+        ]
+        table.append((action, *cells))
+    print_table(("evaluated on average, by key", OURS, THEIRS), table)
 
 
-def ask_llama_server(client: httpx2.Client, key: Key) -> Answer:
-    """As llama.vim does: the cursor's line up to the cursor is the prompt."""
-    line_start = key.prefix.rfind("\n") + 1
-    body = {
-        "input_prefix": key.prefix[:line_start],
-        "prompt": key.prefix[line_start:],
-        "input_suffix": key.suffix,
-        "n_predict": N_PREDICT,
-        "temperature": 0,
-        "top_k": 1,
-        "samplers": ["top_k"],
-        "cache_prompt": True,
-        "stream": True,
+def plot(rows: Sequence[Row]) -> str:
+    values = {
+        name: {row.key: row.evaluated for row in rows if row.server == name}
+        for name in dict.fromkeys(row.server for row in rows)
     }
-    text, first_ms, total_ms, last = stream(client, body)
-    timings = last["timings"]
-    n_prompt = last.get("tokens_evaluated", timings["prompt_n"])
-    return Answer(text, n_prompt, timings["prompt_n"], first_ms, total_ms)
-
-
-def stream(
-    client: httpx2.Client, body: dict[str, object]
-) -> tuple[str, float, float, dict[str, Any]]:
-    """The text, milliseconds to the first of it and to the end, and the last event."""
-    started = time.perf_counter()
-    first, text = None, ""
-    last: dict[str, Any] = {}
-    with client.stream("POST", "/infill", json=body) as response:
-        for line in response.iter_lines():
-            if not line.startswith("data: "):
-                continue
-            last = json.loads(line.removeprefix("data: "))
-            if content := str(last.get("content", "")):
-                first = first or time.perf_counter()
-                text += content
-    ended = time.perf_counter()
-    return text, ((first or ended) - started) * 1000, (ended - started) * 1000, last
-
-
-def report(keys: Sequence[Key], answers: dict[str, list[Answer]]) -> None:
-    print("\n| server | prompt tokens | evaluated: p50 | p95 | mean | first text, ms | total, ms |")
-    print("| --- " * 7 + "|")
-    for name, given in answers.items():
-        evaluated = [answer.n_evaluated for answer in given]
-        print(
-            f"| {name} | {statistics.mean(a.n_prompt for a in given):.0f}"
-            f" | {statistics.median(evaluated):.0f} | {p95(evaluated):.0f}"
-            f" | {statistics.mean(evaluated):.1f}"
-            f" | {statistics.median(a.first_ms for a in given):.0f}"
-            f" | {statistics.median(a.total_ms for a in given):.0f} |"
-        )
-    if len(answers) == 2:
-        ours, theirs = answers["suture"], answers["llama-server"]
-        print("\nours divided by theirs: ", end="")
-        rows: dict[str, Callable[[Answer], float]] = {
-            "evaluated, mean": lambda a: a.n_evaluated,
-            "first text, mean": lambda a: a.first_ms,
-            "total, mean": lambda a: a.total_ms,
-        }
-        print(
-            ", ".join(
-                f"{what} {sum(map(of, ours)) / sum(map(of, theirs)):.3f}"
-                for what, of in rows.items()
-            )
-        )
-        print(
-            f"evaluated, p95: {p95([a.n_evaluated for a in ours])}"
-            f" against {p95([a.n_evaluated for a in theirs])}"
-        )
-    for action in ("type", "enter", "pair", "over", "backspace", "jump"):
-        of_action = [n for n, key in enumerate(keys) if key.action == action]
-        if of_action:
-            means = ", ".join(
-                f"{name} {statistics.mean(given[n].n_evaluated for n in of_action):.1f}"
-                for name, given in answers.items()
-            )
-            print(f"  {action:10s}{len(of_action):5d} keys, evaluated on average: {means}")
-
-
-def p95(values: Sequence[int]) -> int:
-    return sorted(values)[len(values) * 95 // 100]
-
-
-def write_csv(path: Path, keys: Sequence[Key], answers: dict[str, list[Answer]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["key", "action", *(f"{name} evaluated" for name in answers)])
-        for n, key in enumerate(keys):
-            rows.writerow([n, key.action, *(given[n].n_evaluated for given in answers.values())])
+    compared = sorted(set.intersection(*map(set, values.values()))) if len(values) > 1 else []
+    return plot_keys(values, compared, "Prompt tokens evaluated at each key")
 
 
 if __name__ == "__main__":

@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 860, 320, 60, 40, 36
 _COLOURS = ("#1b7837", "#762a83")
 _TICKS = (1, 10, 100, 1000)
 
 
-def plot_keys(values: Mapping[str, Sequence[int]], title: str) -> str:
-    """One dot a key and server; the vertical axis is logarithmic."""
-    n_keys = max(map(len, values.values()))
-    top = max(max(series) for series in values.values())
+def plot_keys(values: Mapping[str, Mapping[int, int]], compared: Iterable[int], title: str) -> str:
+    """One dot a key and server, by the key's number; the vertical axis is logarithmic.
+
+    The keys that are compared have a grey background.
+    """
+    n_keys = 1 + max(max(series) for series in values.values())
+    top = max(max(series.values()) for series in values.values())
+    width = max((_WIDTH - _LEFT - 10) / max(n_keys - 1, 1), 1.5)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
         ' font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         f'<text x="{_LEFT}" y="20" font-size="14">{title}</text>',
     ]
+    for n in compared:
+        parts.append(
+            f'<rect x="{_x(n, n_keys) - width / 2:.1f}" y="{_TOP}" width="{width:.1f}"'
+            f' height="{_HEIGHT - _BOTTOM - _TOP}" fill="#eee"/>'
+        )
     for tick in _TICKS:
         y = _y(tick, top)
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y}" y2="{y}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{tick}</text>')
     for index, (name, series) in enumerate(values.items()):
         colour = _COLOURS[index % len(_COLOURS)]
-        for n, value in enumerate(series):
-            x = _LEFT + n * (_WIDTH - _LEFT - 10) / max(n_keys - 1, 1)
+        for n, value in series.items():
+            x = _x(n, n_keys)
             parts.append(
                 f'<circle cx="{x:.1f}" cy="{_y(value, top)}" r="2" fill="{colour}" opacity="0.7"/>'
             )
         x = _WIDTH - 260 + 130 * index
         parts.append(f'<circle cx="{x}" cy="16" r="4" fill="{colour}"/>')
         parts.append(f'<text x="{x + 8}" y="20">{name}</text>')
-    parts.append(f'<text x="{_WIDTH // 2}" y="{_HEIGHT - 10}" text-anchor="middle">key</text>')
+    parts.append(
+        f'<text x="{_WIDTH // 2}" y="{_HEIGHT - 10}" text-anchor="middle">'
+        "key (grey: those that both were asked at)</text>"
+    )
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _x(n: int, n_keys: int) -> float:
+    return _LEFT + n * (_WIDTH - _LEFT - 10) / max(n_keys - 1, 1)
 
 
 def _y(value: int, top: int) -> float:

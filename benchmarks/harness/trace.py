@@ -6,11 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.texts import ROOT
+
 Action = Literal["type", "enter", "pair", "over", "backspace", "jump"]
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = frozenset(_PAIRS.values())
 _TYPO_EVERY = 35
+
+# Files of this project, how the first line begins that is typed, and how many are: twenty.
+TYPED = (
+    ("healing/boundary.py", '    spelled = b"".join', 7),
+    ("server/models/store.py", "    verified = verified_as(", 6),
+    ("healing/canonical.py", "        known = self._cached.get(", 7),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,21 @@ class Key:
     prefix: str
     suffix: str
     action: Action
+
+
+def all_traces(n_before: int, n_after: int) -> list[list[Key]]:
+    """For each of the files all keys, with so many lines around what is typed."""
+    return [list(_trace_in(*typed, n_before, n_after)) for typed in TYPED]
+
+
+def _trace_in(
+    name: str, beginning: str, n_lines: int, n_before: int, n_after: int
+) -> Iterator[Key]:
+    lines = (ROOT / name).read_text("utf-8").splitlines(keepends=True)
+    first = next(n for n, line in enumerate(lines) if line.startswith(beginning))
+    start = max(first - n_before, 0)
+    text = "".join(lines[start : first + n_lines + n_after])
+    return type_lines(text, first - start, n_lines)
 
 
 def type_lines(text: str, first: int, n_lines: int) -> Iterator[Key]:
