@@ -17,7 +17,9 @@ P1  Prompt and output fit into the context, and the prompt is never empty.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 
 from suture.healing.boundary import (
@@ -113,7 +115,7 @@ def plan_prompt(
     `InfillUnsupported` for a hole that the model cannot fill, and `InvalidRequest` for a layout
     that it was not trained in or an empty prompt where it has no token to start a text with.
     """
-    encoding = text_encoding(encode, vocabulary, family)
+    encoding = text_encoding(_remembering(encode), vocabulary, family)
     layout = choose_layout(request, vocabulary, family, encoding.inner)
     bos = _bos(vocabulary) or _separator(layout, vocabulary)
     n_fixed = len(bos) + layout.n_fixed
@@ -150,6 +152,16 @@ def plan_prompt(
         rest=planner.rest,
         is_far=_is_far(typed_ids, vocabulary),
     )
+
+
+def _remembering(encode: Encode) -> Encode:
+    """Texts are counted and then cut: neither is worth encoding them twice."""
+
+    @lru_cache(maxsize=8)
+    def remembered(text_bytes: bytes) -> Sequence[int]:
+        return tuple(encode(text_bytes))
+
+    return remembered
 
 
 def _is_far(typed_ids: tuple[int, ...], vocabulary: Vocabulary) -> bool:
