@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
-from suture.server.answers import Answer, Answers
+from suture.server.answers import Answer, Answers, is_remembered
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
@@ -234,3 +234,9 @@ def test_the_answers_kept_are_bounded_but_running_ones_stay() -> None:
     long = finished(replace(FIRST, prefix="y" * (1 << 21)), "text", "eos")
     answers.add(long)
     assert answers.find(replace(FIRST, prefix="8")) is None
+
+
+def test_answers_to_a_grammar_are_not_typed_through() -> None:
+    """The rest of a text that a grammar describes is not itself one that it describes."""
+    assert is_remembered(FIRST)
+    assert not is_remembered(replace(FIRST, grammar='root ::= "x"'))
