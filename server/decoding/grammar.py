@@ -3,7 +3,8 @@
 As in llama.cpp's own loop a token is drawn freely and asked about; only where it is refused the row
 is masked and a token drawn again, because masking a row costs more than all other sampling. A token
 that the grammar permits is thus drawn a little more often than from the masked row alone, by the
-chance that the free draw hits it.
+chance that the free draw hits it. Where the best token is always drawn the next best ones are asked
+about first, which comes to the same.
 """
 
 from __future__ import annotations

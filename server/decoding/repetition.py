@@ -23,8 +23,8 @@ Breakers = Mapping[int, Sequence[tuple[int, ...]]]
 _MAX_BREAKER_BYTES = 40
 _MAX_BREAKER_TOKENS = 20
 _FLOAT32_MAX_LOG = 88.7228391
-# Beyond every logit, and far from where a float32 overflows.
-_MAX_PENALTY = 1e30
+# Beyond every logit, and far from where what is done with it overflows.
+_MAX_LOGIT = 1e30
 
 
 def penalize(candidates: Candidates, history: Sequence[int], params: SamplingParams) -> Candidates:
@@ -32,9 +32,10 @@ def penalize(candidates: Candidates, history: Sequence[int], params: SamplingPar
     seen, counts = np.unique(_last(history, params.repeat_last_n), return_counts=True)
     at, which = candidates.find(seen)
     logits = candidates.logits.copy()
-    values = logits[at]
-    values = np.where(values > 0, values / params.repeat_penalty, values * params.repeat_penalty)
-    logits[at] = values - counts[which] * params.frequency_penalty - params.presence_penalty
+    values = logits[at].astype(np.float64)
+    scaled = np.where(values > 0, values / params.repeat_penalty, values * params.repeat_penalty)
+    scaled -= counts[which] * params.frequency_penalty + params.presence_penalty
+    logits[at] = np.where(np.isfinite(values), np.clip(scaled, -_MAX_LOGIT, _MAX_LOGIT), values)
     return candidates.with_logits(logits)
 
 
@@ -55,7 +56,7 @@ def avoid_repetition(
     exponents = (lengths - params.dry_allowed_length).astype(np.float64)
     if params.dry_base > 1.000001:
         exponents = np.minimum(exponents, int(_FLOAT32_MAX_LOG / math.log(params.dry_base)))
-    penalties = np.minimum(params.dry_multiplier * params.dry_base**exponents, _MAX_PENALTY)
+    penalties = np.minimum(params.dry_multiplier * params.dry_base**exponents, _MAX_LOGIT)
     at, which = candidates.find(tokens)
     logits = candidates.logits.copy()
     logits[at] -= penalties[which].astype(np.float32)

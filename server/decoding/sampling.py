@@ -29,8 +29,8 @@ Step = Callable[[Candidates, Sequence[int]], Candidates]
 class Sampler:
     """Draws tokens by one request's parameters; a fixed seed gives fixed draws (N1).
 
-    `seed` is the one in use, which is fresh where the parameters have none. `breakers` are those
-    of `dry_sequence_breakers`.
+    `seed` is the one in use, which is fresh where the parameters have none. `is_greedy` says that
+    the best token is always drawn. `breakers` are those of `dry_sequence_breakers`.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Sampler:
         self._rng = np.random.default_rng(self.seed)
         steps = self._steps(params, breakers)
         self._chain = [steps[name] for name in params.samplers if name in steps]
-        self._is_greedy = _is_greedy(params, steps)
-        if self._is_greedy:
+        self.is_greedy = _is_greedy(params, steps)
+        if self.is_greedy:
             # None of the others takes the best one away, and only these change which it is.
             changing = ("penalties", "dry")
             self._chain = [steps[n] for n in params.samplers if n in steps and n in changing]
@@ -68,12 +68,12 @@ class Sampler:
         `history` is the text so far.
         """
         left = Candidates(logits, token_ids)
-        if not self._is_greedy and not np.isfinite(logits.max()):
+        if not self.is_greedy and not np.isfinite(logits.max()):
             # Biases ban every candidate, and what healing needs has to be said anyway.
             return left.id_at(0)
         for step in self._chain:
             left = step(left, history)
-        if self._is_greedy or len(left) == 1:
+        if self.is_greedy or len(left) == 1:
             return left.id_at(int(left.logits.argmax()))
         return cut.draw(left, self._rng.random())
 

@@ -17,8 +17,6 @@ from pydantic import BeforeValidator
 from suture.server.request import SAMPLERS, SamplingParams
 from suture.server.routes.fields import MAX_INT
 
-MAX_SAMPLERS = 64
-
 _LETTERS = {
     "e": "penalties",
     "d": "dry",
@@ -65,8 +63,8 @@ def _samplers(value: Any) -> Any:
         raise ValueError("must name samplers of " + ", ".join(_LETTERS.values()))
     if "adaptive_p" in names:
         raise ValueError("with adaptive_p is not supported yet")
-    if len(names) > MAX_SAMPLERS:
-        raise ValueError(f"must name at most {MAX_SAMPLERS} samplers")
+    if len(names) > len(set(names)):
+        raise ValueError("must name no sampler twice")
     return names
 
 

@@ -224,6 +224,23 @@ def drafted(generation: Generation, engine: ScriptedEngine) -> str:
     return text
 
 
+def test_a_greedy_draw_asks_about_the_next_best_before_it_masks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    masked: list[int] = []
+    monkeypatch.setattr(TextsGrammar, "mask", lambda grammar, row: masked.append(1))
+
+    def prefers(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(VOCABULARY.n_vocab, np.float32)
+        for rank, piece in enumerate((b"const", b"def", b"return")):
+            row[VOCABULARY.ids_of(piece)[0]] = 20 - rank
+        return row
+
+    request = replace(PLAIN, healing="off", max_tokens=1, grammar=grammar_of("return"))
+    assert text_of(request, prefers) == "return"
+    assert not masked
+
+
 def test_a_grammar_that_is_none_is_refused_before_anything_runs() -> None:
     with pytest.raises(InvalidRequest, match="grammar"):
         generation_of(replace(PLAIN, grammar="root ::="), random_model(VOCABULARY.n_vocab))

@@ -113,7 +113,7 @@ def test_no_share_draws_what_is_banned(row: np.ndarray, share: float) -> None:
         dry_multiplier=st.sampled_from([0.0, 0.8, 1e30]),
         dry_base=st.sampled_from([1.0, 1.75, 1e30]),
         dry_allowed_length=st.integers(0, 3),
-        samplers=st.lists(st.sampled_from(SAMPLERS), max_size=12).map(tuple),
+        samplers=st.lists(st.sampled_from(SAMPLERS), unique=True).map(tuple),
         seed=st.integers(0, 2**32 - 1),
     ),
     st.lists(st.integers(0, 4), max_size=20),

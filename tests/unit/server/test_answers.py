@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
-from suture.server.answers import Answer, Answers, Recalled, Rest
+from suture.server.answers import Answer, Answers, Recalled, Rest, is_remembered
 from suture.server.completion import Completions, LoadedModel
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
@@ -404,3 +404,9 @@ def test_over_closers_and_back_nothing_is_evaluated_again() -> None:
         assert editor.scheduler.counters.jobs == 1
 
     run(work, IN_HOLE)
+
+
+def test_answers_to_a_grammar_are_not_typed_through() -> None:
+    """The rest of a text that a grammar describes is not itself one that it describes."""
+    assert is_remembered(FIRST)
+    assert not is_remembered(replace(FIRST, grammar='root ::= "x"'))

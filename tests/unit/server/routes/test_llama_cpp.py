@@ -213,7 +213,7 @@ def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(
         ("temperature", "0"),
         ("samplers", ["top_k", "adaptive_p"]),
         ("samplers", ["nonsense"]),
-        ("samplers", ["top_k"] * 65),
+        ("samplers", ["top_k", "top-k"]),
         ("dry_sequence_breakers", []),
         ("dry_sequence_breakers", [""]),
         ("dry_sequence_breakers", ["a"] * 33),
