@@ -30,7 +30,7 @@ from suture.server.timed_text import TimedText
 N_TEXT_BYTES = 8_000
 PROMPT_BYTES = 120
 N_SCRIPTED, N_ON_MODEL = 256, 64
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
