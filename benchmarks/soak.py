@@ -107,13 +107,15 @@ async def soak(url: str, arguments: argparse.Namespace) -> bool:
         started = time.monotonic()
         with asked_all_the_time(url, tally):
             await crowd(http, tally, arguments.clients, n_warm, arguments.seed)
-            warm = resident_mb(pid)
-            n_left = arguments.requests - n_warm
-            await crowd(http, tally, arguments.clients, n_left, arguments.seed + 1000)
+            resident = [resident_mb(pid)]
+            for half in (1, 2):
+                n_more = (arguments.requests - n_warm + half - 1) // 2
+                await crowd(http, tally, arguments.clients, n_more, arguments.seed + 1000 * half)
+                resident.append(resident_mb(pid))
         took_s = time.monotonic() - started
         held = await what_is_held(http)
     print(f"{arguments.clients} clients x {arguments.requests} requests in {took_s:.0f} s\n")
-    memory = f"{warm:.0f} warm, {resident_mb(pid):.0f} at the end"
+    memory = "{:.0f} warm, {:.0f} half way, {:.0f} at the end".format(*resident)
     table({**counted(tally), **held, "resident memory, MB": memory})
     return tally.is_sound and not held["sequences running"]
 
