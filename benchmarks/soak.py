@@ -6,8 +6,8 @@ The model is tiny and has random weights, so that the server and not the model i
 client asks for holes and for text, as streams and whole, in sessions whose newer requests overtake
 older ones, with deadlines, and leaves when it likes: in the queue, while its prompt is read, after
 some events. One that is refused comes back as it is told to. Then as many streams as asked for are
-open at once. `/health` is asked all the time. Status 1 if a request was lost or is stuck, or the
-engine still holds a sequence for one.
+open at once, 32 of them drawing. A process of its own asks `/health` all the time. Status 1 if a
+request was lost or is stuck, or the engine still holds a sequence for one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import collections
 import contextlib
+import multiprocessing
 import os
 import random
 import re
@@ -24,8 +25,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,10 @@ class Tally:
     losses: collections.Counter[str] = field(default_factory=collections.Counter)
     health_s: list[float] = field(default_factory=list)
 
+    @property
+    def is_sound(self) -> bool:
+        return not self.outcomes["lost"] + self.outcomes["stuck"]
+
     def lose(self, why: str) -> None:
         self.outcomes["lost"] += 1
         self.losses[why] += 1
@@ -64,8 +70,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         [vocabulary] = pulled(["vocab-starcoder"], load_settings().model_store).values()
         model = tiny_model(vocabulary, Path(folder) / "starcoder-tiny.gguf")
-        with serving(model) as url:
-            return asyncio.run(soak(url, arguments))
+        with serving(model, PARALLEL, QUEUE) as url:
+            is_sound = asyncio.run(soak(url, arguments))
+        with serving(model, 32, arguments.streams) as url:
+            return 0 if asyncio.run(all_at_once(url, arguments.streams)) and is_sound else 1
 
 
 def parse() -> argparse.Namespace:
@@ -78,11 +86,11 @@ def parse() -> argparse.Namespace:
 
 
 @contextlib.contextmanager
-def serving(model: Path) -> Iterator[str]:
+def serving(model: Path, parallel: int, queue: int) -> Iterator[str]:
     command = [sys.executable, "-m", "suture.server", "serve", "--model", str(model)]
-    command += ["--port", "0", "--ctx", str(CTX), "--parallel", str(PARALLEL)]
+    command += ["--port", "0", "--ctx", str(CTX), "--parallel", str(parallel)]
     # One thread: the model is so small that two wait for each other more than they compute.
-    command += ["--queue", str(QUEUE), "--threads", "1"]
+    command += ["--queue", str(queue), "--threads", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -91,34 +99,40 @@ def serving(model: Path) -> Iterator[str]:
             process.terminate()
 
 
-async def soak(url: str, arguments: argparse.Namespace) -> int:
-    tally, streams = Tally(), Tally()
-    limits = httpx2.Limits(max_connections=None)
-    async with httpx2.AsyncClient(
-        base_url=url, trust_env=False, timeout=STUCK_S, limits=limits
-    ) as http:
+async def soak(url: str, arguments: argparse.Namespace) -> bool:
+    tally = Tally()
+    async with many_connections(url) as http:
         pid = (await http.get("/v1/status")).json()["pid"]
         n_warm = max(arguments.requests // 5, 1)
         started = time.monotonic()
-        async with asked_all_the_time(http, tally):
+        with asked_all_the_time(url, tally):
             await crowd(http, tally, arguments.clients, n_warm, arguments.seed)
-            warm = resident_mb(pid)
-            n_left = arguments.requests - n_warm
-            await crowd(http, tally, arguments.clients, n_left, arguments.seed + 1000)
+            resident = [resident_mb(pid)]
+            for half in (1, 2):
+                n_more = (arguments.requests - n_warm + half - 1) // 2
+                await crowd(http, tally, arguments.clients, n_more, arguments.seed + 1000 * half)
+                resident.append(resident_mb(pid))
         took_s = time.monotonic() - started
         held = await what_is_held(http)
-        end = resident_mb(pid)
-        async with asked_all_the_time(http, streams):
-            long = (long_stream(http, streams, n) for n in range(arguments.streams))
-            await asyncio.gather(*long)
     print(f"{arguments.clients} clients x {arguments.requests} requests in {took_s:.0f} s\n")
-    table(
-        {**counted(tally), **held, "resident memory, MB": f"{warm:.0f} warm, {end:.0f} at the end"}
-    )
-    print(f"\n{arguments.streams} streams at once\n")
-    table(counted(streams))
-    failed = tally.outcomes + streams.outcomes
-    return 1 if failed["lost"] or failed["stuck"] or held["sequences running"] else 0
+    memory = "{:.0f} warm, {:.0f} half way, {:.0f} at the end".format(*resident)
+    table({**counted(tally), **held, "resident memory, MB": memory})
+    return tally.is_sound and not held["sequences running"]
+
+
+async def all_at_once(url: str, n_streams: int) -> bool:
+    tally = Tally()
+    async with many_connections(url) as http:
+        with asked_all_the_time(url, tally):
+            await asyncio.gather(*(long_stream(http, tally, n) for n in range(n_streams)))
+    print(f"\n{n_streams} streams at once\n")
+    table(counted(tally))
+    return tally.is_sound
+
+
+def many_connections(url: str) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=None)
+    return httpx2.AsyncClient(base_url=url, trust_env=False, timeout=STUCK_S, limits=limits)
 
 
 def counted(tally: Tally) -> dict[str, object]:
@@ -137,24 +151,30 @@ def table(rows: dict[str, object]) -> None:
         print(f"| {name} | {value} |")
 
 
-@contextlib.asynccontextmanager
-async def asked_all_the_time(http: httpx2.AsyncClient, tally: Tally) -> AsyncIterator[None]:
-    """`/health` is asked until the block ends."""
-
-    async def ask() -> None:
-        while True:
-            asked = time.perf_counter()
-            if (await http.get("/health")).status_code != 200:
-                tally.lose("/health")
-            tally.health_s.append(time.perf_counter() - asked)
-            await asyncio.sleep(POLL_S)
-
-    asking = asyncio.create_task(ask())
+@contextlib.contextmanager
+def asked_all_the_time(url: str, tally: Tally) -> Iterator[None]:
+    """`/health` is asked until the block ends, by a process that has nothing else to do."""
+    processes = multiprocessing.get_context("spawn")
+    ours, theirs = processes.Pipe()
+    process = processes.Process(target=ask_health, args=(url, theirs))
+    process.start()
     try:
         yield
+        ours.send("enough")
+        tally.health_s += ours.recv()
     finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        process.terminate()
+        process.join()
+
+
+def ask_health(url: str, told: Connection) -> None:
+    waits: list[float] = []
+    with httpx2.Client(base_url=url, trust_env=False, timeout=STUCK_S) as http:
+        while not told.poll(POLL_S):
+            asked = time.perf_counter()
+            http.get("/health").raise_for_status()
+            waits.append(time.perf_counter() - asked)
+    told.send(waits)
 
 
 async def crowd(

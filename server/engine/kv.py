@@ -25,6 +25,7 @@ from suture.server.errors import EngineError
 IDLE_TOKENS = 2048
 MAX_IDLE = 8
 SAVED_BYTES = 256 << 20
+MAX_SAVED = 128  # where a model is so small that their states do not bound them
 # Evaluating fewer tokens again costs no more than copying a sequence about.
 WORTH_KEEPING = 64
 
@@ -150,7 +151,7 @@ class KvCache:
         if self._engine.only_here(sequence) >= self._worth_keeping and self._saved_bytes:
             self._saved[self._n_saved] = self._engine.save(sequence)
             self._n_saved += 1
-            while sum(len(saved.state) for saved in self._saved.values()) > self._saved_bytes:
+            while len(self._saved) > MAX_SAVED or self._n_saved_bytes() > self._saved_bytes:
                 self._saved.popitem(last=False)
         self._engine.release(sequence)
 
@@ -164,6 +165,9 @@ class KvCache:
         self._saved.pop(key, None)
         with contextlib.suppress(EngineError):
             self._idle[self._engine.load(saved)] = None
+
+    def _n_saved_bytes(self) -> int:
+        return sum(len(saved.state) for saved in self._saved.values())
 
     def _n_idle_tokens(self) -> int:
         return sum(map(self._engine.only_here, self._idle))

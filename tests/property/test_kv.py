@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.toy import toy_encode, toy_vocabulary
-from suture.server.engine.kv import WORTH_KEEPING, KvCache, common_length
+from suture.server.engine.kv import MAX_SAVED, WORTH_KEEPING, KvCache, common_length
 from suture.server.engine.protocol import Memory, SequenceId
 from suture.server.engine.scripted import WINDOW, ScriptedEngine, random_model
 from suture.server.engine.tree import TokenTree
@@ -140,6 +140,15 @@ def test_saved_sequences_are_bounded_and_short_ones_are_not_saved() -> None:
     request(cache, made, short)
     request(cache, made, [7] * 200)
     assert request(cache, made, short) == 0
+
+
+def test_small_states_are_bounded_by_their_number() -> None:
+    made = engine()
+    cache = KvCache(made, idle_tokens=1, worth_keeping=4)
+    for token in range(MAX_SAVED + 20):
+        request(cache, made, [token % 100, token // 100, 1, 2, 3, 4])
+
+    assert cache.n_saved == MAX_SAVED
 
 
 def test_the_same_prompt_again_takes_its_own_cells() -> None:
