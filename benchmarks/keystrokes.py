@@ -70,7 +70,7 @@ class Row:
 
 def main() -> None:
     parser = parser_of(__doc__, 40, "keys of each file")
-    parser.add_argument("--layout", default="auto")
+    parser.add_argument("--layout", default="anchor")
     parser.add_argument("--their-keys", type=int, default=30, metavar="N", help="llama-server's")
     parser.add_argument("--run-length", type=int, default=6, metavar="N", help="of its keys")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="a row for each answer")
@@ -157,7 +157,9 @@ class Typing:
         )
 
     def _reply(self, server: Server, n: int) -> Reply:
-        return server.ask(self._keys[n].prefix, self._keys[n].suffix, N_PREDICT)
+        # Ours is asked as an editor asks it, which takes an edit over a bracket that closed itself.
+        shape = {"shape": "auto"} if server.name == OURS else {}
+        return server.ask(self._keys[n].prefix, self._keys[n].suffix, N_PREDICT, **shape)
 
 
 class Log:
