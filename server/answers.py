@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from suture.server.decoding.closers import OverClosers, are_auto_closed
 from suture.server.engine.job import Job
 from suture.server.errors import SutureError
+from suture.server.prompt.anchors import MAX_LINES
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 
 Item = CompletionChunk | SutureError
@@ -43,10 +44,12 @@ class Answer:
 
     `text` is that of a single candidate, and so is `result`: several are never gone on with.
     `rest` are the closers behind the cursor that the generations themselves are an edit over.
+    `is_far` says that the cursor will soon be too far from the anchor of the prompt.
     """
 
     def __init__(self, request: CompletionRequest, rest: str = "") -> None:
         self.request = request
+        self.is_far = False
         self._rest = rest
         self._over_closers: OverClosers | None = None
         self.jobs: tuple[Job, ...] = ()
@@ -63,15 +66,26 @@ class Answer:
         """Another chunk, or the error that ended the generation."""
         if isinstance(item, SutureError):
             self._has_failed = True
-        else:
+        elif self.request.n == 1:
             self.text += item.text
             self.result = item.result
             item = self._heard(item)
+        if self.request.n == 1 and not self.is_running:
+            # Generations hold their whole prompt; only the text is remembered.
+            self.jobs = ()
         self.listener.put_nowait(item)
 
     def leave(self) -> None:
         """Nobody listens any more: what runs is about to be cancelled, and goes on for nobody."""
         self._has_failed = self._has_failed or self.is_running
+
+    def is_far_at(self, request: CompletionRequest) -> bool:
+        """Whether the cursor of a request that ends with this answer's result is far too."""
+        if self.result is not None and self.result.finish in ("superseded", "cancelled"):
+            return False
+        n_lines = request.prefix.count("\n", len(self.request.prefix))
+        is_anchored = self.result is not None and self.result.prompt.layout == "anchor"
+        return self.is_far or (is_anchored and n_lines > MAX_LINES // 2)
 
     def rest_for(self, request: CompletionRequest) -> Rest | None:
         """What is known of the answer to `request`; None if it is not the rest of this one."""
@@ -104,6 +118,13 @@ class Answer:
         elif text:
             self.listener.put_nowait(CompletionChunk(text))
         return self.listener
+
+    @property
+    def n_chars(self) -> int:
+        """All the text that it holds."""
+        request = self.request
+        n_extra = sum(len(extra.text) for extra in request.extra)
+        return len(request.prefix) + len(request.suffix) + n_extra + len(self.whole)
 
     @property
     def whole(self) -> str:
@@ -167,6 +188,9 @@ class Answers:
         if not is_remembered(request):
             return None
         for answer in reversed(self._answers):
+            if answer.is_running and request.seq is None:
+                # Who hears it now would be superseded, and without a number nobody is.
+                continue
             rest = answer.rest_for(request)
             if rest is not None:
                 return answer, rest
@@ -199,7 +223,7 @@ class Answers:
             self._answers.remove(oldest)
 
     def _n_chars(self) -> int:
-        return sum(len(a.request.prefix) + len(a.request.suffix) for a in self._answers)
+        return sum(answer.n_chars for answer in self._answers)
 
 
 def is_remembered(request: CompletionRequest) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import collections
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -23,7 +23,7 @@ from suture.server.encoding import Encoding, EncodingThread
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
-from suture.server.errors import SutureError
+from suture.server.errors import InvalidRequest, SutureError
 from suture.server.outbox import Outbox
 from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
@@ -94,7 +94,7 @@ class Completions:
         try:
             generations = await self._prepare(request, model)
             answer = self._answer(request, generations)
-            if not self._attach(request, answer):
+            if not generations or not self._attach(request, answer):
                 self.counters.superseded += 1
                 for chunk in superseded(request):
                     yield chunk
@@ -130,7 +130,7 @@ class Completions:
 
     def _begin_pause(self, request: CompletionRequest, model: LoadedModel, answer: Answer) -> None:
         """Have the anchor move, if it is to, once nobody has asked for anything in a while."""
-        if answer.jobs[0].generation.plan.is_far:
+        if answer.is_far_at(request):
             self._end_pause()
             self._in_pause = asyncio.ensure_future(self._move_anchor(request, model))
 
@@ -143,20 +143,24 @@ class Completions:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
         anchors, encoder = Anchors(self._anchors.sent), model.codec.encoder
-        request = replace(request, n=1, grammar=None, sampling=SamplingParams())
-        plan = partial(self._plan, request, model, anchors)
-        prompt = replace(await self._encoding.run(plan, encoder), max_tokens=0)
-        text = self._text_stream(request, prompt, model)
-        generation = Generation(request, prompt, model.engine.vocabulary, text)
-        told: asyncio.Queue[Item] = asyncio.Queue()
-        job = Job(generation, partial(self._outbox_here().put, told))
-        self._scheduler.submit_spare(job)
-        try:
-            async for chunk in _chunks(told, 1):
-                if chunk.result is not None and chunk.result.finish == "length":
-                    await self._encoding.run(lambda _: self._anchors.adopt(anchors), encoder)
-        finally:
-            self._scheduler.cancel(job, "cancelled")
+
+        def plan(encode: Encode) -> Generation:
+            prompt = replace(request, n=1, grammar=None, sampling=SamplingParams())
+            planned = replace(self._plan(prompt, model, anchors, encode), max_tokens=0)
+            text = self._text_stream(prompt, planned, model)
+            return Generation(prompt, planned, model.engine.vocabulary, text)
+
+        with suppress(SutureError):
+            told: asyncio.Queue[Item] = asyncio.Queue()
+            tell = partial(self._outbox_here().put, told)
+            job = Job(await self._encoding.run(plan, encoder), tell)
+            self._scheduler.submit_spare(job)
+            try:
+                async for chunk in _chunks(told, 1):
+                    if chunk.result is not None and chunk.result.finish == "length":
+                        await self._encoding.run(lambda _: self._anchors.adopt(anchors), encoder)
+            finally:
+                self._scheduler.cancel(job, "cancelled")
 
     @property
     def n_preparing(self) -> int:
@@ -176,8 +180,12 @@ class Completions:
     async def _prepare(self, request: CompletionRequest, model: LoadedModel) -> list[Generation]:
         """A planned generation for each candidate.
 
-        A full queue is noticed before any work is done for them.
+        None where a newer request has come meanwhile. A full queue is noticed before any work is
+        done for them.
         """
+        if request.n > self._scheduler.capacity:
+            message = f'"n" must be at most {self._scheduler.capacity}, all that may run and wait'
+            raise InvalidRequest(message, "n")
         self._scheduler.check_room(self._n_preparing + request.n - 1)
         self._n_preparing += request.n
         asked = time.perf_counter()
@@ -185,6 +193,8 @@ class Completions:
 
         def plan(encode: Encode) -> tuple[list[Generation], float, float]:
             began = time.perf_counter()
+            if not self._is_newest(request):
+                return [], began, began
             generations = self._generations(request, model, recalled, encode)
             return generations, began, time.perf_counter()
 
@@ -208,7 +218,7 @@ class Completions:
                 model.engine.vocabulary,
                 TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
                 model.engine,
-                _known(plan, recalled, encode),
+                _known(plan, recalled, encode) if request.n == 1 else DraftIndex(),
             )
             for candidate in _candidates(request)
         ]
@@ -233,7 +243,8 @@ class Completions:
     def _answer(self, request: CompletionRequest, generations: list[Generation]) -> Answer:
         """An answer on the running event loop, with the jobs that its chunks come from."""
         outbox = self._outbox_here()
-        answer = Answer(request, generations[0].rest)
+        answer = Answer(request, generations[0].rest if generations else "")
+        answer.is_far = any(generation.plan.is_far for generation in generations)
         deadlines = request.deadline_ms, request.prompt_deadline_ms
         answer.jobs = tuple(
             Job(generation, partial(_put, outbox, answer, index), *deadlines)
@@ -255,10 +266,13 @@ class Completions:
         if request.session is not None and request.seq is not None:
             before = self._sessions.take_running(request.session)
             if before is not None and (found is None or before is not found[0]):
+                before.leave()
                 self._cancel(before, "superseded")
         if found is None:
             return None
         answer, rest = found
+        for job in answer.jobs:
+            job.clock.restart()
         self._attach(request, answer)
         return answer, answer.hand_over(rest)
 
@@ -267,6 +281,11 @@ class Completions:
         if request.session is None or request.seq is None:
             return True
         return self._sessions.arrive(request.session, request.seq)
+
+    def _is_newest(self, request: CompletionRequest) -> bool:
+        if request.session is None or request.seq is None:
+            return True
+        return self._sessions.is_newest(request.session, request.seq)
 
     def _retract(self, request: CompletionRequest) -> None:
         if request.session is not None and request.seq is not None:
@@ -310,7 +329,10 @@ class TransducerCache:
 
 
 def _known(plan: PromptPlan, recalled: Recalled, encode: Encode) -> DraftIndex:
-    """Where drafts are looked up: an earlier answer, then the prompt, and what is expected next."""
+    """Where drafts are looked up: an earlier answer, then the prompt, and what is expected next.
+
+    There is a draft only where one generation runs alone, and so none among candidates.
+    """
     text, rest = (lf_only(part).encode() for part in (recalled.text, recalled.rest))
     expected = encode(plan.pending + rest) if rest else ()
     return DraftIndex((*encode(text), *plan.kept_ids), expected)

@@ -11,8 +11,13 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import logging
 import threading
 from typing import Generic, Protocol, TypeVar
+
+from suture.server.logs import without_values
+
+_log = logging.getLogger("suture.server")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -53,5 +58,9 @@ class Outbox(Generic[T]):
                     self._is_awake = False
                     return
                 inbox, item = self._items.popleft()
-            inbox.put_nowait(item)
+            try:
+                inbox.put_nowait(item)
+            except Exception as error:
+                # One that cannot be told must not stop the others.
+                _log.error("an answer could not be handed over: %s", without_values(error))
         self._loop.call_soon(self._deliver)

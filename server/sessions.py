@@ -41,7 +41,12 @@ class Sessions(Generic[T]):
         """Take back a request that was refused before it ran: the same number may come again."""
         known = self._sessions.get(session)
         if known is not None and known.seq == seq:
-            known.seq = known.before
+            known.seq, known.running = known.before, None
+
+    def is_newest(self, session: str, seq: int) -> bool:
+        """Whether no request has come after the one that arrived with this number. Any thread."""
+        known = self._sessions.get(session)
+        return known is None or known.seq == seq
 
     def take_running(self, session: str) -> T | None:
         """What runs for the session, which is no longer the session's afterwards."""

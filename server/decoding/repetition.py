@@ -8,7 +8,8 @@ match goes over. All is as llama.cpp has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -101,8 +102,9 @@ def _length_of_last_sequence(text: Sequence[int], breakers: Breakers) -> int:
     return len(text)
 
 
+@lru_cache(maxsize=4)
 def sequence_breakers(
-    texts: Iterable[str], vocabulary: Vocabulary, encode: Callable[[bytes], Sequence[int]]
+    texts: tuple[str, ...], vocabulary: Vocabulary, encode: Callable[[bytes], Sequence[int]]
 ) -> Breakers:
     """The token sequences that say one of `texts`, however what surrounds it is tokenized."""
     pieces = [vocabulary.bytes_of(i) for i in range(vocabulary.n_vocab)]

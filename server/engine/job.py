@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from suture.server.counters import Phase
 from suture.server.decoding.generation import Generation
-from suture.server.errors import SutureError
+from suture.server.errors import EngineError, SutureError
 from suture.server.logs import without_values
 from suture.server.request import CompletionChunk, FinishReason, Timings
 
@@ -24,6 +24,7 @@ class Job:
     thread, or on the thread that cancels a job which has not begun. `prompt_deadline_ms` counts
     from the submission to the first token drawn, `deadline_ms` from there. `place` is which of
     the `parallel` ones it has while it runs, `number` the how manieth that was submitted.
+    `is_told` says that its end was told.
     """
 
     def __init__(
@@ -39,10 +40,29 @@ class Job:
         self.cancelled_at: float | None = None
         self.number = 0
         self.place = 0
+        self.is_told = False
         self._emit = emit
 
+    def end(self, reason: FinishReason) -> None:
+        """End a job that does not run, with what it has."""
+        self.tell(self.last(reason))
+
+    def last(self, reason: FinishReason) -> CompletionChunk | SutureError:
+        """The last chunk, or the error of one whose text cannot be made."""
+        try:
+            return self.generation.finish(reason)
+        except Exception as error:
+            _log.error("a request failed while its text was made: %s", without_values(error))
+            return EngineError(f"the engine failed: {type(error).__name__}")
+
     def tell(self, item: CompletionChunk | SutureError) -> None:
-        """Hand over a chunk or an error; one that cannot be told must not stop the others."""
+        """Hand over a chunk or an error; one that cannot be told must not stop the others.
+
+        Nothing more is told after a result or an error.
+        """
+        if self.is_told:
+            return
+        self.is_told = isinstance(item, SutureError) or item.result is not None
         try:
             self._emit(item)
         except Exception as error:
@@ -65,6 +85,7 @@ class Clock:
         self._started: float | None = None
         self._first_token: float | None = None
         self._last_token = 0.0
+        self._deadline_since: float | None = None
 
     @property
     def phase(self) -> Phase:
@@ -92,11 +113,17 @@ class Clock:
             return None
         return now - before
 
+    def restart(self) -> None:
+        """Another request goes on with the job: its deadlines begin now."""
+        self._deadline_since = time.perf_counter()
+
     def past_deadline(self) -> bool:
         """Whether the time is over that the phase may take: up to the first token, or after it."""
         limit_ms, since = self._deadline_ms, self._first_token
         if since is None:
             limit_ms, since = self._prompt_deadline_ms, self._submitted
+        if self._deadline_since is not None:
+            since = max(since, self._deadline_since)
         return limit_ms is not None and (time.perf_counter() - since) * 1000 >= limit_ms
 
     def timings(self) -> Timings:

@@ -100,6 +100,19 @@ class KvCache:
             self._evict(next(iter(self._idle)))
         return self._engine.n_free >= n_tokens
 
+    def has_room_for(self, prompt_ids: Sequence[int]) -> bool:
+        """Whether a prompt fits beside those that run, with which it may share its beginning."""
+        if self.has_room(len(prompt_ids)):
+            return True
+        wanted = list(prompt_ids[:-1])
+        shared = [
+            n_common
+            for sequence in self._running
+            if (n_common := common_length(self._engine.tokens(sequence), wanted))
+            >= self._engine.shortest(sequence)
+        ]
+        return self.has_room(len(prompt_ids) - max(shared, default=0))
+
     def has_room(self, n_tokens: int) -> bool:
         """Whether so many tokens would fit if the idle sequences were evicted."""
         return self._engine.n_free + self._n_idle_tokens() >= n_tokens
@@ -113,7 +126,8 @@ class KvCache:
         """The first that shares most with `wanted`, and how many tokens; None if none does."""
         best, n_best = None, 0
         for sequence in self._live():
-            n_common = common_length(self._engine.tokens(sequence), wanted)
+            tokens = self._engine.tokens(sequence)
+            n_common = longer_common(tokens, wanted, n_best)
             if n_common > n_best and n_common >= self._engine.shortest(sequence):
                 best, n_best = sequence, n_common
         return best, n_best
@@ -122,7 +136,7 @@ class KvCache:
         """As `_longest_live`, among those that were saved."""
         best, n_best = None, 0
         for key, saved in self._saved.items():
-            n_common = common_length(saved.tokens, wanted)
+            n_common = longer_common(saved.tokens, wanted, n_best)
             if n_common > n_best and n_common >= saved.shortest:
                 best, n_best = key, n_common
         return best, n_best
@@ -131,9 +145,7 @@ class KvCache:
         if source is not None and source in self._idle:
             n_lost = len(self._engine.tokens(source)) - n_common
             if n_lost < self._worth_keeping:
-                del self._idle[source]
-                self._engine.truncate(source, n_common)
-                return source
+                return self._take_over(source, n_common)
         while True:
             try:
                 return (
@@ -141,16 +153,27 @@ class KvCache:
                 )
             except EngineError:
                 others = (sequence for sequence in self._idle if sequence != source)
-                if (oldest := next(others, None)) is None:
+                if (oldest := next(others, None)) is not None:
+                    self._evict(oldest)
+                elif source is not None and source in self._idle:
+                    return self._take_over(source, n_common)
+                else:
                     raise
-                self._evict(oldest)
+
+    def _take_over(self, sequence: SequenceId, n_tokens: int) -> SequenceId:
+        """An idle sequence itself, cut back; what is cut off is lost."""
+        del self._idle[sequence]
+        self._engine.truncate(sequence, n_tokens)
+        return sequence
 
     def _evict(self, sequence: SequenceId) -> None:
         """Take an idle sequence out of the cache; what nothing else holds of it is saved."""
         del self._idle[sequence]
         if self._engine.only_here(sequence) >= self._worth_keeping and self._saved_bytes:
-            self._saved[self._n_saved] = self._engine.save(sequence)
-            self._n_saved += 1
+            # Where there is no memory for it, it is read again.
+            with contextlib.suppress(EngineError, MemoryError):
+                self._saved[self._n_saved] = self._engine.save(sequence)
+                self._n_saved += 1
             while len(self._saved) > MAX_SAVED or self._n_saved_bytes() > self._saved_bytes:
                 self._saved.popitem(last=False)
         self._engine.release(sequence)
@@ -173,14 +196,22 @@ class KvCache:
         return sum(map(self._engine.only_here, self._idle))
 
 
+def longer_common(left: Sequence[int], right: Sequence[int], n: int) -> int:
+    """As `common_length`, but 0 at once where it cannot be more than `n`: most share little."""
+    if len(left) <= n or len(right) <= n or left[n] != right[n]:
+        return 0
+    return common_length(left, right)
+
+
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:
     """How many tokens both begin with."""
-    low, high = 0, min(len(left), len(right))
-    # Slices are compared in C: some steps of it are faster than a loop over the tokens.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if list(left[low:middle]) == list(right[low:middle]):
-            low = middle
+    n, width, end = 0, 64, min(len(left), len(right))
+    # Slices are compared in C; most differ early, and then little is compared.
+    while n < end and width:
+        if list(left[n : n + width]) == list(right[n : n + width]):
+            n += width
+            width *= 2
         else:
-            high = middle - 1
-    return low
+            end = min(end, n + width - 1)
+            width //= 2
+    return min(n, end)

@@ -6,14 +6,15 @@ begins as one does that is being read waits for it, and forks from it. Where the
 generation that began last steps aside until there is room, and is read in again.
 
 X1  after a cancel at most the chunk under way is evaluated. It is aborted where nobody else is in
-    it, or where who is waits less for a redo without it than for its end.
+    it, or where who is waits less for a redo without it than for its end. What is read for a
+    request that a newer one supersedes is most often what that one begins with, and is no loss.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from suture.server.counters import Counters
@@ -73,8 +74,11 @@ class Runs:
     Raises only where the engine cannot even free what a failed job held.
     """
 
-    def __init__(self, engine: Engine, counters: Counters) -> None:
+    def __init__(
+        self, engine: Engine, counters: Counters, waiting: Callable[[], Sequence[Job]]
+    ) -> None:
         self._engine = engine
+        self._waiting = waiting
         self._counters = counters
         self._kv = KvCache(engine)
         self._costs = StepCosts()
@@ -98,7 +102,7 @@ class Runs:
         """One evaluation for all jobs that have something to evaluate."""
         for run in list(self._runs):
             if (reason := run.job.should_end()) is not None:
-                self._end(run, run.job.generation.finish(reason))
+                self._end(run, run.job.last(reason))
         for run in list(self._runs):
             if run.sequence is not None or self._is_being_read(run):
                 continue
@@ -106,7 +110,7 @@ class Runs:
                 break
         batch = self._compose()
         while batch and not self._kv.make_room(sum(len(chunk) for _, chunk in batch)):
-            self._step_aside(batch)
+            self._step_aside()
             batch = self._compose()
         evaluated = self._evaluate(batch)
         for run, chunk, rows in evaluated:
@@ -125,7 +129,7 @@ class Runs:
         generation = run.job.generation
         is_first = run is self._runs[0]
         tokens = generation.tree(0).tokens
-        if not is_first and not self._kv.has_room(len(tokens)):
+        if not is_first and not self._kv.has_room_for(tokens):
             return False
         try:
             run.sequence = self._kv.start(tokens)
@@ -187,13 +191,13 @@ class Runs:
         self._last_read = reading[0]
         return reading[0]
 
-    def _step_aside(self, batch: list[tuple[_Run, TokenTree]]) -> None:
+    def _step_aside(self) -> None:
         """The cache is full: the run that began last gives its cells up; a lone one ends."""
         holding = [run for run in self._runs if run.sequence is not None]
         run = holding[-1]
         if len(holding) == 1:
             # Healed tokens came on top of what the plan made room for.
-            self._end(run, run.job.generation.finish("length"))
+            self._end(run, run.job.last("length"))
             return
         assert run.sequence is not None
         self._kv.finish(run.sequence)
@@ -211,6 +215,7 @@ class Runs:
             parts = [(run.sequence, chunk) for run, chunk in batch if run.sequence is not None]
             rows = self._engine.evaluate(parts)
         except Aborted:
+            self._fail_lost()
             return []
         except Exception as error:
             if len(batch) > 1:
@@ -252,10 +257,13 @@ class Runs:
         costs, can_redo = self._costs, self._engine.can_branch
         started = time.perf_counter()
 
+        superseded = _Superseded(batch, self._engine, self._waiting)
+
         def should_abort() -> bool:
             if all(job.end_early is None for job, _ in parts):
                 return False
             n_live = sum(n_tokens for job, n_tokens in parts if job.end_early is None)
+            n_live += superseded.n_wanted()
             elapsed_s = time.perf_counter() - started
             return n_live == 0 or (can_redo and costs.is_redone_sooner(n_live, n_all, elapsed_s))
 
@@ -308,7 +316,10 @@ class Runs:
         n_before = len(self._engine.tokens(run.sequence))
         run.want(run.job.generation.tree(n_before, width), n_before)
 
-    def _end(self, run: _Run, chunk: CompletionChunk) -> None:
+    def _end(self, run: _Run, chunk: CompletionChunk | SutureError) -> None:
+        if isinstance(chunk, SutureError):
+            self._fail(run, chunk)
+            return
         self._runs.remove(run)
         if run.sequence is not None:
             run.counters.longest_sequence = max(
@@ -331,6 +342,41 @@ class Runs:
         run.job.tell(error)
         if run.sequence is not None:
             self._kv.discard(run.sequence)
+
+
+class _Superseded:
+    """What a batch reads for requests that newer ones supersede."""
+
+    def __init__(
+        self,
+        batch: list[tuple[_Run, TokenTree]],
+        engine: Engine,
+        waiting: Callable[[], Sequence[Job]],
+    ) -> None:
+        self._parts = batch
+        self._engine = engine
+        self._waiting = waiting
+
+    def n_wanted(self) -> int:
+        """How many of its tokens will be evaluated again at once, if they are not now.
+
+        Until the newer request comes, which is being planned, all of them.
+        """
+        parts = [
+            (run, chunk)
+            for run, chunk in self._parts
+            if run.job.end_early == "superseded" and run.job.clock.phase == "prompt"
+        ]
+        return sum(len(chunk) for run, chunk in parts if self._is_wanted(run, chunk))
+
+    def _is_wanted(self, run: _Run, chunk: TokenTree) -> bool:
+        jobs = self._waiting()
+        if not jobs or run.sequence is None:
+            return not jobs
+        before = self._engine.tokens(run.sequence)
+        read = [*before, *chunk.tokens]
+        n_known = max(common_length(job.generation.prompt_ids, read) for job in jobs)
+        return n_known > len(before)
 
 
 def _never() -> bool:

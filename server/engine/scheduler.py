@@ -66,7 +66,7 @@ class Scheduler:
             self._end_spare()
             self._condition.notify_all()
         for job in waiting:
-            job.tell(job.generation.finish("cancelled"))
+            job.end("cancelled")
         if self._thread.is_alive():
             self._thread.join()
 
@@ -78,6 +78,11 @@ class Scheduler:
     def is_closed(self) -> bool:
         """Whether `close()` was called: `make_engine` may ask while it loads."""
         return self._state == "closed"
+
+    @property
+    def capacity(self) -> int:
+        """The most jobs that may run and wait."""
+        return self._parallel + self._queue_size
 
     @property
     def n_waiting(self) -> int:
@@ -105,7 +110,7 @@ class Scheduler:
             self._ready_engine()
 
     def wait_ready(self, timeout_s: float | None = None) -> Engine:
-        """Block until the engine is loaded. Raises as `engine` does."""
+        """Block until the engine is loaded. Raises as `check_ready` does."""
         with self._condition:
             self._condition.wait_for(lambda: self._state != "loading", timeout_s)
             return self._ready_engine()
@@ -136,12 +141,12 @@ class Scheduler:
     def submit_spare(self, job: Job) -> None:
         """Have a job run if nothing else is to be done; whatever is submitted then ends it."""
         with self._condition:
-            self._end_spare()
-            if self._spare is None and self._state == "ready":
+            is_idle = not (self._running or self._waiting or self._spare)
+            if is_idle and self._state == "ready":
                 self._spare = job
-                if self._running or self._waiting:
-                    self._end_spare()
                 self._condition.notify_all()
+                return
+        job.end("cancelled")
 
     def cancel(self, job: Job, reason: FinishReason) -> None:
         """End a job early, wherever it is; nothing happens to one that has ended."""
@@ -154,10 +159,10 @@ class Scheduler:
                 return
             self._waiting.remove(job)
             self.counters.cancelled_waiting[reason] += 1
-        job.tell(job.generation.finish(reason))
+        job.end(reason)
 
     def cancel_all(self) -> None:
-        """End every job early, those that wait and the one that runs."""
+        """End every job early, those that wait and those that run."""
         with self._condition:
             jobs = [*self._waiting, *self._running]
         for job in jobs:
@@ -181,13 +186,18 @@ class Scheduler:
         if engine is None:
             return
         try:
-            self._run_jobs(Runs(engine, self.counters))
+            self._run_jobs(Runs(engine, self.counters, self._waiting_jobs))
         except Exception as error:
-            # Nobody may wait for a thread that is gone: the server notices and starts again.
+            # Nobody may wait for a thread that is gone: the server notices and starts again. The
+            # model is not freed: prompts are planned with its vocabulary still.
             _log.error("the engine's thread failed: %s", without_values(error))
             self._fail(EngineError("the engine failed"))
-        finally:
+        else:
             engine.close()
+
+    def _waiting_jobs(self) -> list[Job]:
+        with self._condition:
+            return list(self._waiting)
 
     def _run_jobs(self, runs: Runs) -> None:
         while self._admit(runs):
@@ -203,7 +213,7 @@ class Scheduler:
         with self._condition:
             self._error, self._state = error, "failed"
             left, self._waiting = list(self._waiting), collections.deque()
-            left += [job for job in self._running if not job.generation.finished]
+            left += [*self._running, *([self._spare] if self._spare else [])]
             self._running, self._spare = [], None
         for job in left:
             job.generation.close()
@@ -241,7 +251,7 @@ class Scheduler:
             begun = self._take_places()
             spare = self._spare
         for job in late:
-            job.tell(job.generation.finish("deadline"))
+            job.end("deadline")
         for job in begun:
             runs.begin(job, self.counters)
         if spare is not None and spare not in runs.jobs:

@@ -219,7 +219,9 @@ class _Planner:
     def anchored(self, clipped: CursorWindows, anchors: Anchors) -> _Hole:
         """The hole with its prefix parted at an anchor, one that was there before if it can be."""
         request = self.request
-        setting = (self.room, self.n_fixed, request.extra, request.path, request.language)
+        # Anchors are remembered longer than extra text is to be.
+        extra = hash(request.extra)
+        setting = (self.room, self.n_fixed, extra, request.path, request.language)
         for anchor, at in anchors.find(clipped, setting):
             hole = self._behind(anchor, at, clipped)
             if hole is not None:

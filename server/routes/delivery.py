@@ -176,10 +176,9 @@ def _up_to_a_line(completed: Completed, request: CompletionRequest) -> Completed
     if completed.result.finish != "deadline" or request.shape == "raw":
         return completed
     end = max(completed.text.rfind("\n"), completed.text.rfind("\r")) + 1
-    if not end:
-        return completed
+    # An edit goes on behind the text, into the line that was cut off.
     result = replace(completed.result, edit=None)
-    return replace(completed, text=completed.text[:end], result=result)
+    return replace(completed, text=completed.text[: end or None], result=result)
 
 
 async def stream_events(

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.toy import toy_encode, toy_vocabulary
-from suture.server.engine.kv import MAX_SAVED, WORTH_KEEPING, KvCache, common_length
-from suture.server.engine.protocol import Memory, SequenceId
+from suture.server.engine.kv import MAX_SAVED, WORTH_KEEPING, KvCache, common_length, longer_common
+from suture.server.engine.protocol import Memory, SavedSequence, SequenceId
 from suture.server.engine.scripted import WINDOW, ScriptedEngine, random_model
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
@@ -59,6 +59,7 @@ sequences = st.lists(tokens, max_size=60)
 def test_the_common_length_is_that_of_a_loop(
     head: list[int], left: list[int], right: list[int]
 ) -> None:
+    head = head * 7
     expected = 0
     for a, b in zip(head + left, head + right, strict=False):
         if a != b:
@@ -66,6 +67,9 @@ def test_the_common_length_is_that_of_a_loop(
         expected += 1
 
     assert common_length(head + left, head + right) == expected
+    for n in range(len(head) + 2):
+        longer = longer_common(head + left, head + right, n)
+        assert longer == (expected if expected > n else min(longer, n))
 
 
 @settings(max_examples=60, deadline=None)
@@ -230,3 +234,36 @@ def test_all_sequences_running_is_an_error() -> None:
 
     with pytest.raises(EngineError, match="in use"):
         cache.start([5])
+
+
+def test_what_cannot_be_saved_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = engine()
+    cache = KvCache(made, max_idle=1, worth_keeping=1)
+
+    def no_memory(sequence: SequenceId) -> SavedSequence:
+        raise MemoryError
+
+    monkeypatch.setattr(made, "save", no_memory)
+    for prompt in ([0, 1, 2], [1, 2, 3], [2, 3, 0]):
+        assert request(cache, made, prompt) == 0
+
+    assert (cache.n_idle, cache.n_saved) == (1, 0)
+    assert made.n_free == made.n_ctx - 3
+
+
+def test_an_idle_sequence_is_taken_over_where_no_other_is_left() -> None:
+    made = engine(n_sequences=1)
+    cache = KvCache(made, worth_keeping=1)
+    request(cache, made, [0, 1, 2, 3])
+
+    assert request(cache, made, [0, 1, 3, 3]) == 2
+
+
+def test_a_prompt_needs_no_room_for_what_it_shares_with_one_that_runs() -> None:
+    made = engine(n_ctx=20)
+    cache = KvCache(made)
+    running = [0] * 12
+    read(made, cache.start(running), running)
+
+    assert cache.has_room_for([*running, 1, 2])
+    assert not cache.has_room_for([1, *running])

@@ -142,6 +142,68 @@ def test_who_types_something_else_supersedes() -> None:
     run(work, gate)
 
 
+def test_a_mistake_taken_back_gets_an_answer_of_its_own() -> None:
+    """Not the rest of the one that the mistake has superseded, which is about to end."""
+    gate = Gate(b"def x = (me, user")
+
+    async def work(editor: Editor) -> None:
+        first = editor.ask(FIRST)
+        await anext(first)
+        mistyped = asyncio.create_task(editor.complete(replace(FIRST, prefix="def x = [", seq=2)))
+        await asyncio.sleep(0.01)
+        taken_back = asyncio.create_task(editor.complete(replace(FIRST, seq=3)))
+        await asyncio.sleep(0.01)
+        gate.go.set()
+        assert (await mistyped)[1].finish == "superseded"
+        assert (await taken_back)[1].finish == "eos"
+        assert (await rest_of(first))[1].finish == "superseded"
+
+    run(work, gate)
+
+
+def test_without_a_number_nobody_is_superseded() -> None:
+    gate = Gate(b"def x = (me, user")
+
+    async def work(editor: Editor) -> None:
+        unnumbered = replace(FIRST, seq=None)
+        first = editor.ask(unnumbered)
+        text = (await anext(first)).text
+        second = asyncio.create_task(editor.complete(unnumbered))
+        await asyncio.sleep(0.01)
+        gate.go.set()
+        rest, result = await rest_of(first)
+        assert (text + rest, result.finish) == (REST, "eos")
+        assert (await second)[0] == REST
+
+    run(work, gate)
+
+
+def test_deadlines_begin_anew_for_who_goes_on_with_an_answer() -> None:
+    gate = Gate(b"def x = (me, user")
+
+    async def work(editor: Editor) -> None:
+        timed = replace(FIRST, deadline_ms=400)
+        first = editor.ask(timed)
+        await anext(first)
+        await asyncio.sleep(0.3)
+        second = asyncio.create_task(editor.complete(replace(timed, seq=2)))
+        await asyncio.sleep(0.2)
+        gate.go.set()
+        assert (await second)[1].finish == "eos"
+
+    run(work, gate)
+
+
+def test_an_answer_that_has_ended_holds_its_text_only() -> None:
+    async def work(editor: Editor) -> None:
+        await editor.complete(FIRST)
+        found = editor.completions._answers.find(replace(FIRST, seq=2))
+        assert found is not None and found[0].jobs == ()
+        assert found[0].n_chars == len(FIRST.prefix) + len(REST)
+
+    run(work)
+
+
 def test_a_client_that_left_leaves_nothing_to_go_on_with() -> None:
     gate = Gate(b"def x = (me, user")
 

@@ -19,7 +19,7 @@ from suture.server.encoding import EncodingThread, open_encoding
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
-from suture.server.errors import InfillUnsupported, QueueFull
+from suture.server.errors import InfillUnsupported, InvalidRequest, QueueFull
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
 
@@ -125,9 +125,18 @@ def test_candidates_are_refused_and_cancelled_together() -> None:
     async def run() -> None:
         go = threading.Event()
         async with completing(gated(speaking_model(VOCABULARY, TEXT), go), 3) as made:
-            too_many = CompletionRequest("def x", n=5)
+            with pytest.raises(InvalidRequest, match="at most 4"):
+                await candidates(made, CompletionRequest("def x", n=5))
+            waiting = asyncio.create_task(candidates(made, CompletionRequest("def x", n=2)))
+            await until(lambda: made.scheduler.n_running + made.scheduler.n_waiting == 2)
+            too_many = CompletionRequest("def x", n=3)
             with pytest.raises(QueueFull):
                 await candidates(made, too_many)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            go.set()
+            await until(lambda: made.scheduler.n_running + made.scheduler.n_waiting == 0)
+            go.clear()
             leaving = asyncio.create_task(candidates(made, CompletionRequest("def x =", n=4)))
             await until(lambda: made.scheduler.n_running + made.scheduler.n_waiting == 4)
             leaving.cancel()

@@ -60,3 +60,20 @@ def test_a_loop_that_is_closed_is_told_nothing() -> None:
     outbox, queue = asyncio.run(run())
     outbox.put(queue, 1)
     assert queue.empty()
+
+
+def test_an_inbox_that_fails_harms_no_other() -> None:
+    class Broken:
+        def put_nowait(self, item: int) -> None:
+            raise RuntimeError("broken on purpose")
+
+    async def run() -> list[int]:
+        outbox: Outbox[int] = Outbox()
+        sound: asyncio.Queue[int] = asyncio.Queue()
+        outbox.put(Broken(), 1)
+        outbox.put(sound, 2)
+        heard = [await sound.get()]
+        outbox.put(sound, 3)
+        return [*heard, await sound.get()]
+
+    assert asyncio.run(run()) == [2, 3]

@@ -364,9 +364,61 @@ def test_spare_work_ends_when_there_is_other_work(start: Start) -> None:
     answers = submit(scheduler, engine, CompletionRequest("def x", max_tokens=3))[1]
     refused: Answers = queue.Queue()
     scheduler.submit_spare(Job(toy_generation(long, engine), refused.put))
+    assert collect(refused)[1].finish == "cancelled"
     engine.gate.set()
 
     assert collect(told)[1].finish == "cancelled"
     assert collect(answers)[1].completion_tokens == 3
     assert engine.n_evaluated < 2 * PREFILL_CHUNK
-    assert refused.empty()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_what_is_read_for_a_superseded_request_is_kept_if_the_newer_one_begins_with_it(
+    start: Start, goes_on: bool
+) -> None:
+    """Else nothing would ever be read of a long prompt while keys come faster than chunks."""
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine, parallel=1)
+    engine.gate.clear()
+    job, first = submit(scheduler, engine, CompletionRequest("y" * 1000, max_tokens=1))
+    assert engine.reached.wait(TIMEOUT_S)
+    scheduler.cancel(job, "superseded")
+    newer = ("y" if goes_on else "z") * 1000 + "k"
+    second = submit(scheduler, engine, CompletionRequest(newer, max_tokens=1))[1]
+    engine.gate.set()
+
+    assert collect(first)[1].finish == "superseded"
+    assert collect(second)[1].prompt.reused == (PREFILL_CHUNK if goes_on else 0)
+
+
+def test_candidates_over_half_of_the_cache_share_it(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab), n_ctx=600)
+    scheduler = start(engine)
+    engine.gate.clear()
+    request = CompletionRequest("y" * 400, max_tokens=30, ignore_eos=True)
+    answers = [submit(scheduler, engine, request)[1] for _ in range(3)]
+    engine.gate.set()
+
+    assert [collect(answer)[1].completion_tokens for answer in answers] == [30] * 3
+    assert [1, 1, 1] in engine.batches
+
+
+def test_who_cannot_be_told_its_end_fails_alone(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    engine.gate.clear()
+    request = CompletionRequest("def x", max_tokens=30, ignore_eos=True)
+    job, broken = submit(scheduler, engine, request)
+
+    def finish(reason: object) -> CompletionChunk:
+        raise RuntimeError("broken on purpose")
+
+    job.generation.finish = finish  # type: ignore[method-assign]
+    sound = submit(scheduler, engine, request)[1]
+    assert engine.reached.wait(TIMEOUT_S)
+    scheduler.cancel(job, "cancelled")
+    engine.gate.set()
+
+    with pytest.raises(EngineError, match="RuntimeError"):
+        collect(broken)
+    assert collect(sound)[1].completion_tokens == 30
