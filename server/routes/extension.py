@@ -40,7 +40,9 @@ class ExtensionFields(RequestBody):
     language: Text | None = None
     min_tokens: Count = 0
     include_stop_str_in_output: bool = False
-    stop_token_ids: Annotated[list[Count], Field(max_length=1024)] = Field(default_factory=list)
+    stop_token_ids: Annotated[list[Count], Field(max_length=1024, fail_fast=True)] = Field(
+        default_factory=list
+    )
     ignore_eos: bool = False
     skip_special_tokens: bool = True
     detokenize: bool = True

@@ -15,7 +15,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from suture.server.errors import InvalidRequest
 from suture.server.request import SamplingParams
@@ -25,6 +32,7 @@ MAX_INT = 2**31 - 1
 MAX_STOPS = 64
 MAX_STOP_BYTES = 4096
 MAX_CANDIDATES = 16
+MAX_BIASES = 1024
 MAX_BREAKERS = 32
 
 
@@ -43,20 +51,21 @@ def _integral(value: Any) -> Any:
 def _one_or_many(value: Any) -> Any:
     if not isinstance(value, str | list):
         raise ValueError("must be a string or an array of strings")
+    if len(value) > MAX_STOPS and isinstance(value, list):
+        # Now: each item that is none would be told of.
+        raise ValueError(f"must be at most {MAX_STOPS} strings, not {len(value)}")
     return [value] if isinstance(value, str) else value
 
 
 def _bounded_stops(stops: list[str]) -> list[str]:
     n_bytes = sum(len(stop.encode("utf-8", "replace")) for stop in stops)
-    if len(stops) > MAX_STOPS:
-        raise ValueError(f"must be at most {MAX_STOPS} strings, not {len(stops)}")
     if n_bytes > MAX_STOP_BYTES:
         raise ValueError(f"must be at most {MAX_STOP_BYTES} bytes together, not {n_bytes}")
     return stops
 
 
 def _breakers(texts: list[str]) -> list[str]:
-    if not texts or len(texts) > MAX_BREAKERS or not all(texts):
+    if not texts or not all(texts):
         raise ValueError(f"must be 1 to {MAX_BREAKERS} strings that are not empty")
     return texts
 
@@ -124,7 +133,12 @@ class SamplingFields(RequestBody):
     dry_base: Number | None = None
     dry_allowed_length: Count | None = None
     dry_penalty_last_n: LastTokens | None = None
-    dry_sequence_breakers: Annotated[list[Text], AfterValidator(_breakers)] | None = None
+    dry_sequence_breakers: (
+        Annotated[
+            list[Text], Field(max_length=MAX_BREAKERS, fail_fast=True), AfterValidator(_breakers)
+        ]
+        | None
+    ) = None
     seed: Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=2**64 - 1)] | None = None
 
     def sampling(self, defaults: SamplingParams, n_ctx: int) -> SamplingParams:

@@ -46,6 +46,8 @@ from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
 from suture.server.settings import Settings
 from suture.server.sse import encode_json, event
 
+MAX_CHUNKS = 1024
+
 DEFAULTS = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 
 _STOP_TYPES: dict[FinishReason, str] = {"stop": "word", "eos": "eos", "suffix": "eos"}
@@ -87,14 +89,18 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
     input_prefix: Text
     input_suffix: Text
     prompt: Text = ""
-    input_extra: list[ExtraChunk] = Field(default_factory=list)
+    input_extra: Annotated[list[ExtraChunk], Field(max_length=MAX_CHUNKS, fail_fast=True)] = Field(
+        default_factory=list
+    )
     n_predict: Annotated[Integer, Field(ge=-1)] | None = None
     max_tokens: Annotated[Integer, Field(ge=-1)] | None = None
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
     samplers: SamplerNames | None = None
     logit_bias: LogitBias = Field(default_factory=list)
-    response_fields: list[Text] = Field(default_factory=list)
+    response_fields: Annotated[list[Text], Field(max_length=256, fail_fast=True)] = Field(
+        default_factory=list
+    )
     t_max_predict_ms: Number = 0
     t_max_prompt_ms: Number = 0
     n_cmpl: Candidates | None = None
@@ -319,7 +325,8 @@ def _shown(slot_id: int, slot: Slot | None, n_ctx: int) -> dict[str, object]:
     if slot is None:
         return place | {"is_processing": False}
     sampling = asdict(slot.sampling)
-    del sampling["logit_bias"]
+    # Breakers are text of the request.
+    del sampling["logit_bias"], sampling["dry_sequence_breakers"]
     seed = -1 if slot.sampling.seed is None else slot.sampling.seed
     n_left = slot.max_tokens - slot.n_generated
     return place | {

@@ -22,6 +22,7 @@ from suture.server.routes.completer import Completer, ModelInfo
 from suture.server.routes.delivery import Asked, Completed
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import (
+    MAX_BIASES,
     MAX_INT,
     Candidates,
     Count,
@@ -54,6 +55,8 @@ def _prompt(value: Any) -> Any:
 def _logit_bias(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError("must be an object of token ids and biases")
+    if len(value) > MAX_BIASES:
+        raise ValueError(f"must be at most {MAX_BIASES} biases, not {len(value)}")
     for token, bias in value.items():
         if not (token.isascii() and token.isdigit() and len(token) < 10):
             raise ValueError("must have token ids as keys")

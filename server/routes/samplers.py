@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from suture.server.request import SAMPLERS, SamplingParams
-from suture.server.routes.fields import MAX_INT
+from suture.server.routes.fields import MAX_BIASES, MAX_INT
 
 _LETTERS = {
     "e": "penalties",
@@ -75,6 +75,8 @@ def _logit_bias(value: Any) -> Any:
         isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
     ):
         raise ValueError("must be an array of pairs [token id, bias]")
+    if len(pairs) > MAX_BIASES:
+        raise ValueError(f"must be at most {MAX_BIASES} pairs, not {len(pairs)}")
     return [(_token_id(token), _bias(bias)) for token, bias in pairs]
 
 

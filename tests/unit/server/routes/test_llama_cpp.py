@@ -131,6 +131,26 @@ def test_sampling_fields_are_taken_over() -> None:
     assert parse(HOLE | {"logit_bias": {"3": 1}}).sampling.logit_bias == ((3, 1.0),)
 
 
+@pytest.mark.parametrize(
+    ("field", "item"),
+    [
+        ("stop", 1),
+        ("response_fields", 1),
+        ("input_extra", {}),
+        ("stop_token_ids", -1),
+        ("dry_sequence_breakers", 1),
+        ("logit_bias", 1),
+    ],
+)
+def test_a_long_list_of_what_is_wrong_is_refused_at_its_beginning(field: str, item: Any) -> None:
+    assert (refusal({field: [item] * 200_000}).field or "").startswith(field)
+
+
+def test_lists_have_a_length() -> None:
+    assert refusal({"input_extra": [{"text": "x"}] * 1025}).field == "input_extra"
+    assert refusal({"logit_bias": [[1, 1.0]] * 1025}).field == "logit_bias"
+
+
 def test_n_is_a_number_of_candidates() -> None:
     assert (parse(HOLE).n, parse(HOLE | {"n": 3}).n, parse(HOLE | {"n_cmpl": 4}).n) == (1, 3, 4)
     for wrong in (0, 17, True, "2"):
