@@ -7,11 +7,12 @@
 
 A model that is not shown the rest writes its closers too: `foo(‸)` is answered `a, b)` and more
 lines. Strings are known line by line, by their quotes: one that no other ends in its line is an
-apostrophe. Comments are not known.
+apostrophe, and one between `&` or `<` and a name is Rust's (`&'a str`). Comments are not known:
+a bracket that the rest has none of may be a list's `1)` or a `case`, and says nothing.
 
 E1  Applying the edit doubles no closer of the rest: those that the text writes are replaced. It
-    ends where the text writes another one than the rest has next, unless that ends what was
-    opened before the cursor.
+    ends where the text writes another one of the rest's kinds than the rest has next, unless that
+    ends what was opened before the cursor, and before quotes that begin a triple one of the rest.
 E2  The insertion is the text before the first closer of the rest that it writes; while the text
     comes, no more than that is released, and what is released stays.
 E3  How the text comes apart changes nothing.
@@ -29,10 +30,13 @@ _CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = "\"'`"
 _REST = re.compile(r"[ \t]*[)\]}\"'`][)\]}\"'` \t]*(?=[\r\n]|\Z)")
 _TRIPLE = re.compile("\"\"\"|'''|```")
+_CLOSER = re.compile(rf"{_TRIPLE.pattern}|\S")
 _SPECIAL = re.compile(r"[()\[\]{}\"'`]")
 _LINE = re.compile(r"[^\r\n]*[\r\n]")
 _QUOTE = re.compile(r"[\"'`]")
 _NOT_QUOTES = re.compile(r"[^\"'`]")
+# At the end of a text it may still become one.
+_LIFETIME = re.compile(r"(?<=[&<])'(?:\Z|[A-Za-z_]\w*(?!['\w]))")
 # What was opened farther before the cursor is not looked for.
 _MAX_PREFIX = 4096
 
@@ -53,16 +57,17 @@ def line_rest(prefix: str, suffix: str) -> str:
 def still_open(text: str) -> str:
     """The closers of what `text` opens and does not close, the innermost first."""
     closers = ""
-    for line in re.split("[\r\n]", text):
+    for line in _LINE.findall(text + "\n"):
         closers = _QUOTE.sub("", closers)
         at = 0
         while found := _SPECIAL.search(line, at):
             at = found.end()
             mark = found[0]
             if mark in _QUOTES:
-                end = _string_end(line, mark, at, len(line))
+                end = _string_end(line, found.start(), len(line))
                 at = end or at
-                closers = closers if end else mark + closers
+                if not end and not _LIFETIME.match(line, found.start()):
+                    closers = mark + closers
             elif mark in _CLOSER_OF:
                 closers = _CLOSER_OF[mark] + closers
             else:
@@ -101,7 +106,7 @@ class OverClosers:
 
     def __init__(self, rest: str, prefix: str) -> None:
         self._rest = rest
-        self._closers = [(match[0], match.end()) for match in re.finditer(r"\S", rest)]
+        self._closers = [(match[0], match.end()) for match in _CLOSER.finditer(rest)]
         self._text = ""
         outer = still_open(prefix[-_MAX_PREFIX:]) if rest else ""
         self._sure = self._scanned = _Scanned(outer)
@@ -143,22 +148,23 @@ class OverClosers:
         sure: tuple[_Scanned, int] | None = None
         while at < end and scanned.ended is None:
             wanted = self._wanted(scanned)
-            if wanted and wanted in _QUOTES:
+            if wanted[:1] and wanted[0] in _QUOTES:
                 # In a string that the rest ends.
-                closed = _string_end(self._text, wanted, at, end)
+                closed = _end_of_string(wanted).match(self._text, at, end)
                 if not closed:
                     sure = sure or (scanned, at)
+                    scanned = _before_half(scanned, wanted, self._text, at, end)
                     break
-                scanned, at = _written(scanned, closed), closed
+                scanned, at = _written(scanned, wanted, closed.end()), closed.end()
                 continue
             found = _SPECIAL.search(self._text, at, end)
             if found is None:
                 break
             at = found.end()
             if found[0] not in _QUOTES:
-                scanned = _with_bracket(scanned, found[0], at, wanted)
-            elif closed := _string_end(self._text, found[0], at, end):
-                at = closed
+                scanned = _with_bracket(scanned, found[0], at, wanted, self._rest)
+            elif string_end := _string_end(self._text, found.start(), end):
+                at = string_end
             else:
                 sure = sure or (scanned, found.start())
         return (scanned, *(sure or (scanned, end)))
@@ -169,7 +175,7 @@ class OverClosers:
         return self._closers[n][0] if n < len(self._closers) else ""
 
 
-def _with_bracket(scanned: _Scanned, bracket: str, end: int, wanted: str) -> _Scanned:
+def _with_bracket(scanned: _Scanned, bracket: str, end: int, wanted: str, rest: str) -> _Scanned:
     """What is known after a bracket that ends before `end`."""
     opened = scanned.opened
     if bracket in _CLOSER_OF:
@@ -177,32 +183,63 @@ def _with_bracket(scanned: _Scanned, bracket: str, end: int, wanted: str) -> _Sc
     if bracket in opened:
         return replace(scanned, opened=opened[: opened.rfind(bracket)])
     if bracket == wanted:
-        return _written(scanned, end)
+        return _written(scanned, bracket, end)
     if bracket in scanned.outer:
-        outer = scanned.outer[scanned.outer.index(bracket) + 1 :]
-        return replace(scanned, outer=outer, opened="")
-    if wanted:
-        inserted = end - 1 if scanned.inserted is None else scanned.inserted
-        return replace(scanned, inserted=inserted, ended=end - 1)
-    return scanned  # all of the rest is written, and this closes what stands around it
+        return replace(scanned, outer=_outside(scanned.outer, bracket), opened="")
+    if wanted and bracket in rest:
+        return _ended(scanned, end - 1)
+    return scanned  # it closes what stands around the rest, if anything
 
 
-def _written(scanned: _Scanned, end: int) -> _Scanned:
-    inserted = end - 1 if scanned.inserted is None else scanned.inserted
+def _written(scanned: _Scanned, closer: str, end: int) -> _Scanned:
+    start = end - len(closer)
     return replace(
-        scanned, opened="", n_written=scanned.n_written + 1, written_end=end, inserted=inserted
+        scanned,
+        outer=_outside(scanned.outer, closer[0]),
+        opened="",
+        n_written=scanned.n_written + 1,
+        written_end=end,
+        inserted=start if scanned.inserted is None else scanned.inserted,
     )
 
 
-def _string_end(text: str, quote: str, at: int, end: int) -> int:
-    """Behind the quote that ends the string that `at` stands in; 0 if none does before `end`."""
-    found = _string(quote).match(text, at, end)
+def _ended(scanned: _Scanned, end: int) -> _Scanned:
+    inserted = end if scanned.inserted is None else scanned.inserted
+    return replace(scanned, inserted=inserted, ended=end)
+
+
+def _before_half(scanned: _Scanned, wanted: str, text: str, at: int, end: int) -> _Scanned:
+    """Ended before the quotes at the end of the text, if they may be the first of `wanted`."""
+    half = _half_end_of_string(wanted).match(text, at, end) if len(wanted) > 1 else None
+    return _ended(scanned, half.start(1)) if half else scanned
+
+
+def _outside(outer: str, closer: str) -> str:
+    """What stays open around what `closer` ends."""
+    return outer[outer.index(closer) + 1 :] if closer in outer else outer
+
+
+def _string_end(text: str, at: int, end: int) -> int:
+    """Behind the string that begins with the quote at `at`; 0 if none does, or it has no end."""
+    found = _string(text[at]).match(text, at, end)
     return found.end() if found else 0
 
 
 @lru_cache
 def _string(quote: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:\\.|[^\\{quote}])*{quote}", re.DOTALL)
+    lifetime = _LIFETIME.pattern
+    inside = rf"\\.|[^\\{quote}]|(?={lifetime}){quote}"
+    return re.compile(rf"(?!{lifetime}){quote}(?:{inside})*(?!{lifetime}){quote}", re.DOTALL)
+
+
+@lru_cache
+def _end_of_string(quote: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:\\.|[^\\])*?{quote}", re.DOTALL)
+
+
+@lru_cache
+def _half_end_of_string(quote: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:\\.|[^\\])*?({quote[0]}{{1,2}})\Z", re.DOTALL)
 
 
 def _quotes(closers: str) -> str:

@@ -25,6 +25,7 @@ from suture.server.prompt.windows import CursorWindows
 MAX_LINES = 8
 MAX_TYPED = 256
 MAX_REMEMBERED = 64
+_MIN_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,9 @@ class Anchors:
             self.remember(anchor)
 
     def remember(self, anchor: Anchor) -> None:
+        """Have an anchor found, unless its text may stand in any other by chance."""
+        if not anchor.is_opening and len(anchor.text) < _MIN_CHARS:
+            return
         self._anchors[self._n_remembered] = anchor
         self._n_remembered += 1
         while len(self._anchors) > MAX_REMEMBERED:

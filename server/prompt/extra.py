@@ -10,7 +10,8 @@ all else (F1).
 
 The last chunk is the newest: chunks are dropped from the first on until the rest fits, and one
 that does not fit even alone loses whole lines from its end. A chunk that mostly repeats the
-lines at the cursor is left out, because a model would repeat it once more.
+lines at the cursor is left out, because a model would repeat it once more. Only the newest
+`MAX_CHUNKS` are looked at, whatever they say.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
@@ -36,6 +38,8 @@ from suture.server.request import CompletionRequest, ExtraText
 
 # Requests do not carry the repository's name, and a made-up one would be read as a fact.
 REPOSITORY = "repository"
+
+MAX_CHUNKS = 256
 
 _LINE_COMMENTS = {
     **dict.fromkeys(("py", "python", "pyi", "rb", "ruby", "sh", "bash", "shellscript"), "#"),
@@ -110,8 +114,8 @@ def plan_extra(
     cursor_lines = _lines(cursor_text)
     room -= frame.n_tokens
     files: list[EncodedWindow] = []
-    truncated = False
-    for chunk in filter(_says_something, reversed(request.extra)):
+    truncated = len(request.extra) > MAX_CHUNKS
+    for chunk in filter(_says_something, islice(reversed(request.extra), MAX_CHUNKS)):
         room_of_file = room - frame.n_separator
         body = head_window(chunk.text, max(room_of_file, 0) * BYTES_PER_TOKEN)
         if _repeats(body.text, cursor_lines):
@@ -178,7 +182,10 @@ def _fit(
     text = body.text[: body.text.rfind("\n") + 1] if body.truncated else _ended(body.text)
     whole = encode_window(Window(title + text, 0, truncated=body.truncated), encode)
     file = trim_suffix(whole, n_tokens, encode, vocabulary)
-    if file.window.text.endswith("\n") and len(file.window.text) > len(title):
+    end = file.window.text.rfind("\n") + 1
+    if end < len(file.window.text):
+        file = encode_window(file.window.head(end), encode)
+    if end > len(title) and len(file.ids) <= n_tokens:
         return file
     return EncodedWindow(Window("", 0, truncated=True), ())
 

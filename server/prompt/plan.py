@@ -36,7 +36,7 @@ from suture.server.decoding.closers import line_rest
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.anchors import MAX_LINES, MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
-from suture.server.prompt.extra import ExtraParts, plan_extra
+from suture.server.prompt.extra import MAX_CHUNKS, ExtraParts, plan_extra
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.layouts import Layout, LayoutName, choose_layout
 from suture.server.prompt.parts import Part
@@ -189,8 +189,10 @@ class _Planner:
         windows = cursor_windows(request.prefix, shown_suffix, n_bytes)
         prefix, suffix = windows.prefix, windows.suffix
         windows = replace(windows, suffix=replace(suffix, start=suffix.start + n_rest))
-        if not prefix.truncated and sent.is_clipped(prefix.text):
-            windows = replace(windows, prefix=replace(prefix, truncated=True))
+        # Left to right the text is what the client says it is.
+        if request.infill and not prefix.truncated:
+            is_clipped = sent.is_clipped(prefix.text, (request.session, request.path))
+            windows = replace(windows, prefix=replace(prefix, truncated=is_clipped))
         return windows
 
     @property
@@ -220,7 +222,7 @@ class _Planner:
         """The hole with its prefix parted at an anchor, one that was there before if it can be."""
         request = self.request
         # Anchors are remembered longer than extra text is to be.
-        extra = hash(request.extra)
+        extra = hash(request.extra[-MAX_CHUNKS:])
         setting = (self.room, self.n_fixed, extra, request.path, request.language)
         for anchor, at in anchors.find(clipped, setting):
             hole = self._behind(anchor, at, clipped)

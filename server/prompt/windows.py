@@ -7,8 +7,9 @@ Offsets are code points of the document, which is prefix + suffix as the request
 W1  Windows are LF only. CRLF and lone CR become LF, and a cursor between CR and LF stands before
     the CR. `Window.document_offset` maps back.
 W2  The prefix window is a tail of the normalised prefix, the suffix window a head of the suffix.
-W3  Whole lines go, those furthest from the cursor first. Only where the cursor's own line alone
-    is over the budget is it cut inside, between characters.
+W3  Whole lines go, those furthest from the cursor first. Only where that would leave less than
+    three quarters of the budget is a line cut inside, between characters: a paragraph in one line
+    is no reason to show nothing.
 W4  A trimmed window has no more tokens than it was given, in the encoding of its own text.
 W5  A trimmed window's far edge moves in steps, or all that stands behind it in a prompt would be
     read again with every line: it has between three quarters of the tokens that it may have and
@@ -115,7 +116,7 @@ def cursor_windows(prefix: str, suffix: str, max_bytes: int) -> CursorWindows:
 
 
 def head_window(text: str, max_bytes: int) -> Window:
-    """The first whole lines of a text that are at most `max_bytes` of UTF-8."""
+    """The head of a text, at most `max_bytes` of UTF-8, in whole lines as W3 says."""
     return cursor_windows("", text, max_bytes).suffix
 
 
@@ -127,7 +128,7 @@ def encode_window(window: Window, encode: Encode) -> EncodedWindow:
 def trim_prefix(
     encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
 ) -> EncodedWindow:
-    """The last whole lines that are at most `n_tokens` tokens of `encode`, in steps (W5).
+    """The last lines that are at most `n_tokens` tokens of `encode`, cut in steps (W3, W5).
 
     The whole window may be encoded otherwise: it may begin a document, and what is left does not.
     """
@@ -137,7 +138,7 @@ def trim_prefix(
 def trim_suffix(
     encoded: EncodedWindow, n_tokens: int, encode: Encode, vocabulary: Vocabulary
 ) -> EncodedWindow:
-    """The first whole lines that are at most `n_tokens` tokens, in steps (W5)."""
+    """The first lines that are at most `n_tokens` tokens, cut in steps (W3, W5)."""
     return _trim(encoded, n_tokens, encode, vocabulary, _cut_bottom)
 
 
@@ -170,11 +171,9 @@ def _cut_top(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
     least = _character_from(text_bytes, max(ends[n_all - n_tokens], int(n_tokens < n_all)))
     most = max(least, _character_to(text_bytes, ends[n_all - _three_quarters(n_tokens)]))
     starts = _line_starts(text, least, most)
-    next_line = text.find("\n", max(least - 1, 0)) + 1
-    if not next_line:
+    if not any(starts):
+        # What was cut off already may begin inside a line.
         starts = list(range(least, most + 1))
-    elif not starts:
-        return window.tail(next_line)
     edge = _least_hash(starts, lambda at: text[at : at + _EDGE_CHARS], window.document_offset)
     return window.tail(edge)
 
@@ -186,9 +185,6 @@ def _cut_bottom(window: Window, ends: Sequence[int], n_tokens: int) -> Window:
     least = min(most, _character_from(text_bytes, ends[_three_quarters(n_tokens)]))
     starts = _line_starts(text, max(least, 1), most)
     if not starts:
-        last_line = text.rfind("\n", 0, most) + 1
-        if last_line:
-            return window.head(last_line)
         starts = list(range(least, most + 1))
     return window.head(_least_hash(starts, lambda at: text[max(at - _EDGE_CHARS, 0) : at], int))
 
@@ -266,24 +262,26 @@ def _clip_head(text: str, max_bytes: int) -> int:
 
 
 def _whole_lines_from(text: str, start: int) -> int:
-    """The first line start from `start` on; `start` itself in the last line."""
-    if start == 0 or _ends_line(text, start):
+    """The first line start from `start` on; if that costs too much (W3) `start`, but never inside
+    a CRLF."""
+    if text[max(start - 1, 0) : start + 1] == "\r\n":
+        start += 1
+    if start == 0 or text[start - 1] in "\r\n":
         return start
     line_end = _ANY_LINE_END.search(text, start)
-    return line_end.end() if line_end else start
+    if line_end is None or 4 * (len(text) - line_end.end()) < 3 * (len(text) - start):
+        return start
+    return line_end.end()
 
 
 def _whole_lines_to(text: str, end: int) -> int:
-    """The last line end up to `end`; `end` itself in the first line, but never inside a CRLF."""
+    """The last line end up to `end`; if that costs too much (W3) `end`, but never inside a CRLF."""
     if end == len(text):
         return end
     if text[end - 1 : end + 1] == "\r\n":
         end -= 1
-    return max(text.rfind("\n", 0, end), text.rfind("\r", 0, end)) + 1 or end
-
-
-def _ends_line(text: str, offset: int) -> bool:
-    return text[offset - 1] in "\r\n" and text[offset - 1 : offset + 1] != "\r\n"
+    line_end = max(text.rfind("\n", 0, end), text.rfind("\r", 0, end)) + 1
+    return line_end if 4 * line_end >= 3 * end else end
 
 
 def _window(text: str, start: int, *, truncated: bool) -> Window:

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
-from suture.server.prompt.anchors import MAX_LINES, MAX_REMEMBERED, MAX_TYPED, Anchors
+from suture.server.prompt.anchors import MAX_LINES, MAX_REMEMBERED, MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget
+from suture.server.prompt.extra import ExtraParts
 from suture.server.prompt.families import detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
+from suture.server.prompt.windows import cursor_windows
 from suture.server.request import CompletionRequest
 
 TOY = ToyTokenizer((" user", " userName", "Na", "\n    ", "\n\n", "    "), QWEN_CONTROLS)
@@ -133,6 +135,29 @@ def test_another_suffix_or_setting_has_another_anchor() -> None:
     shorter = planned(prefix, "\nafter", anchors)
     says_the_document(shorter, prefix, "\nafter")
     assert shorter.truncated is False or shorter.windows.prefix.truncated
+
+
+PARAGRAPH = "# Title\n\n" + "A long paragraph of prose. " * 20 + "\n"
+
+
+def test_a_long_line_above_the_cursor_leaves_a_prefix_and_no_other_document_takes_its_anchor() -> (
+    None
+):
+    anchors = Anchors()
+    other = "import os\ndef other_file():\n    return os.get"
+    for prefix in (PARAGRAPH, PARAGRAPH + "Th", PARAGRAPH + "The next", other):
+        plan = planned(prefix, "", anchors, room=200)
+        says_the_document(plan, prefix, "")
+        assert len(plan.windows.prefix.text) >= min(len(prefix), 64)
+    assert plan.windows.prefix.text == other
+    assert not plan.truncated
+
+
+def test_an_anchor_whose_text_may_stand_anywhere_is_found_in_no_other_document() -> None:
+    anchors = Anchors()
+    anchors.remember(Anchor("}\n", (), False, "", (), True, ExtraParts(), None))
+    windows = cursor_windows(ABOVE + "}\nif x", "", 10_000)
+    assert anchors.find(windows, None) == []
 
 
 def test_a_cursor_at_the_start_of_a_line_gives_its_line_end_back() -> None:

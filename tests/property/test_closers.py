@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -30,7 +33,8 @@ def over(rest: str, *texts: str, prefix: str = "") -> tuple[str, Edit | None]:
         ("}]", "1: 2}", "1: 2", Edit(1, "1: 2}")),
         ("}]", "1: 2}, {}]\n", "1: 2", Edit(2, "1: 2}, {}]\n")),
         ("}]", "1: 2]", "1: 2", Edit(0, "1: 2")),
-        ("))", "a) + b]", "a", Edit(1, "a) + b")),
+        ("))", "a) + b]", "a", Edit(1, "a) + b]")),
+        (")]", "a]", "a", Edit(0, "a")),
         ('")', 'hi (x", 1)', "hi (x", Edit(2, 'hi (x", 1)')),
         ('")', 'say \\"hi\\"', 'say \\"hi\\"', Edit(0, 'say \\"hi\\"')),
         (")", '":)", x', '":)", x', Edit(0, '":)", x')),
@@ -42,6 +46,22 @@ def over(rest: str, *texts: str, prefix: str = "") -> tuple[str, Edit | None]:
         (" ) ", "a )\n", "a ", Edit(3, "a )\n")),
         (")", "a)\n}\n)", "a", Edit(1, "a)\n}\n)")),
         ('}")', 'x}!", y)', "x", Edit(3, 'x}!", y)')),
+        # Rust's lifetimes are no strings, and what looks like one may be.
+        (")", "i: &'a str) -> R<&'a str> {", "i: &'a str", Edit(1, "i: &'a str) -> R<&'a str> {")),
+        (")", "a: X<'a, 'b>, b: &'b T)", "a: X<'a, 'b>, b: &'b T",
+         Edit(1, "a: X<'a, 'b>, b: &'b T)")),
+        (")", "c, '<')", "c, '<'", Edit(1, "c, '<')")),
+        (")", "c <'x' + ')')", "c <'x' + ')'", Edit(1, "c <'x' + ')')")),
+        # Brackets that the rest has none of may stand in comments and in a shell's cases.
+        ("}", "case $1 in\na) b;;\nesac\n}", "case $1 in\na) b;;\nesac\n",
+         Edit(1, "case $1 in\na) b;;\nesac\n}")),
+        ("}", "\n// 1) check\nf();\n}", "\n// 1) check\nf();\n", Edit(1, "\n// 1) check\nf();\n}")),
+        # A docstring has quotes inside, and may be cut off within those that end it.
+        ('"""', 'Returns the "name" of', 'Returns the "name" of', Edit(0, 'Returns the "name" of')),
+        ('"""', 'A "name".""', 'A "name".', Edit(0, 'A "name".')),
+        ('"""', 'A "name\\"', 'A "name\\"', Edit(0, 'A "name\\"')),
+        ('"""', 'A "name".\n"""\nx', 'A "name".\n', Edit(3, 'A "name".\n"""\nx')),
+        ('""")', 'a "b" """, c)', 'a "b" ', Edit(4, 'a "b" """, c)')),
     ],
 )  # fmt: skip
 def test_what_is_inserted_and_what_is_replaced(
@@ -55,7 +75,12 @@ def test_what_was_opened_before_the_cursor_may_be_closed() -> None:
     """The editor has closed one bracket and not the other."""
     assert over(")", "a])", prefix="f([") == ("a]", Edit(1, "a])"))
     assert over(")", "a))", prefix="g(f(") == ("a", Edit(1, "a))"))
-    assert over(")", "a]])", prefix="f([") == ("a]", Edit(0, "a]"))
+    assert over("))", "a]]) + ]", prefix="f(([") == ("a]]", Edit(1, "a]]) + ]"))
+
+
+def test_what_the_rest_has_closed_is_not_closed_once_more() -> None:
+    assert over(")]", "a) + b)", prefix="x = [f(") == ("a", Edit(1, "a) + b"))
+    assert over('")]', 'a") + b)', prefix='x = [f("') == ("a", Edit(2, 'a") + b'))
 
 
 def test_without_a_rest_the_text_is_all() -> None:
@@ -101,6 +126,11 @@ def test_the_rest_of_a_line_is_only_closers(prefix: str, suffix: str, rest: str)
         ("it's\nf(", ")"),
         ("f)(", ")"),
         ("([)", ""),
+        ("fn parse<'a>(", ")"),
+        ("fn parse<'a>(x: &'a str, c: '", "')"),
+        ("split('<', [", "])"),
+        ("split('<'", ")"),
+        ("c <'", "'"),
     ],
 )
 def test_what_a_text_leaves_open(text: str, closers: str) -> None:
@@ -118,11 +148,21 @@ def test_auto_closed_are_closers_of_what_was_typed_in_their_order() -> None:
 # The oracle.
 
 
+def is_lifetime(text: str, at: int) -> bool:
+    """Whether a quote at `at` begins a lifetime of Rust's, or may do so at the text's end."""
+    if text[at] != "'" or text[at - 1 : at] not in ("&", "<"):
+        return False
+    end = at + 1
+    while end < len(text) and text[end].isalnum():
+        end += 1
+    return end == len(text) or (end > at + 1 and text[end] != "'")
+
+
 def string_end(text: str, at: int, quote: str, is_line: bool) -> int | None:
-    """Where the quote stands that ends a string that goes on at `at`."""
+    """Where the quotes stand that end a string that goes on at `at`."""
     end = next((n for n in range(at, len(text)) if is_line and text[n] in "\r\n"), len(text))
     while at < end:
-        if text[at] == quote:
+        if text[at:].startswith(quote) and not (is_line and is_lifetime(text, at)):
             return at
         at += 2 if text[at] == "\\" else 1
     return None
@@ -132,7 +172,7 @@ def code_places(text: str, at: int) -> list[int]:
     """The places of brackets from `at` on that stand in no string."""
     places = []
     while at < len(text):
-        if text[at] in QUOTES:
+        if text[at] in QUOTES and not is_lifetime(text, at):
             end = string_end(text, at + 1, text[at], is_line=True)
             at = at if end is None else end
         elif text[at] in "()[]{}":
@@ -141,9 +181,9 @@ def code_places(text: str, at: int) -> list[int]:
     return places
 
 
-def first_unopened(text: str, at: int) -> int | None:
+def first_unopened(text: str, at: int, ignored: Collection[int]) -> int | None:
     """The first bracket in code from `at` on that closes nothing from there on."""
-    places = code_places(text, at)
+    places = [place for place in code_places(text, at) if place not in ignored]
     gone: set[int] = set()
     for n, place in enumerate(places):
         if text[place] in CLOSER_OF:
@@ -158,36 +198,58 @@ def first_unopened(text: str, at: int) -> int | None:
 def slow_over(rest: str, text: str, outer: str) -> tuple[str, Edit]:
     """The insertion and the edit, closer by closer of the rest."""
     at, inserted, n_replaced, end = 0, None, 0, len(text)
-    closers = [n for n, c in enumerate(rest) if not c.isspace()]
-    for n in closers:
+    closers = re.findall("\"\"\"|'''|\\S", rest)
+    for closer in closers:
         found = None
-        if rest[n] in QUOTES:
+        if closer[0] in QUOTES:
             # Quotes that end a string of the rest's may stand lines below.
-            found = string_end(text, at, rest[n], is_line=False)
+            found = string_end(text, at, closer, is_line=False)
+            if found is None:
+                found = half_end(text, at, closer)
         else:
-            start = at
-            while (found := first_unopened(text, start)) is not None:
-                if text[found] == rest[n] or text[found] not in outer:
+            start, ignored = at, set[int]()
+            while (found := first_unopened(text, start, ignored)) is not None:
+                if text[found] == closer:
                     break
-                outer, start = outer.split(text[found], 1)[1], found + 1
+                if text[found] in outer:
+                    outer, start = outer.split(text[found], 1)[1], found + 1
+                elif text[found] in rest:
+                    break
+                else:
+                    ignored.add(found)
         if found is not None and inserted is None:
             inserted = found
-        if found is None or text[found] != rest[n]:
+        if found is None or not text[found:].startswith(closer):
             end = len(text) if found is None else found
             break
-        at, n_replaced = found + 1, n + 1
-    if closers and n_replaced == closers[-1] + 1 and at < end:
+        if closer in outer:
+            outer = outer.split(closer, 1)[1]
+        at, n_replaced = found + len(closer), rest.index(closer, n_replaced) + len(closer)
+    if closers and n_replaced == len(rest.rstrip()) and at < end:
         n_replaced = len(rest)
     return text[:inserted], Edit(n_replaced, text[:end])
 
 
+def half_end(text: str, at: int, closer: str) -> int | None:
+    """Where one or two quotes stand at the end that may be the first of three."""
+    found = string_end(text, at, closer[0], is_line=False)
+    while len(closer) == 3 and found is not None:
+        if set(text[found:]) == {closer[0]}:
+            return found
+        found = string_end(text, found + 1, closer[0], is_line=False)
+    return None
+
+
 RESTS = st.text(")]}\"' ", min_size=1, max_size=5).filter(str.strip)
-TEXTS = st.text("()[]{}\"'`\\a \n\r", max_size=30)
+RESTS |= st.sampled_from(['"""', "''')", '}"""'])
+TEXTS = st.text("()[]{}\"'`\\a \n\r&<", max_size=30)
 
 
 @given(RESTS, TEXTS, st.text("([{", max_size=3))
 @example('"', '\\\n"', "")
 @example(")", "'\\\n')", "")
+@example(")", "'a)&'a)", "")
+@example('"""', 'a"b""', "")
 def test_e1_e2_any_text_is_split_as_the_oracle_splits_it(rest: str, text: str, prefix: str) -> None:
     outer = "".join(CLOSER_OF[c] for c in reversed(prefix))
     assert over(rest, text, prefix=prefix) == slow_over(rest, text, outer)

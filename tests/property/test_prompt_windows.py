@@ -30,25 +30,28 @@ def lf(text: str) -> str:
 
 
 def slow_prefix(text: str, fits: Callable[[str], bool]) -> str:
-    lines = LINE.findall(text)
-    if not lines or lines[-1][-1] in "\r\n":
-        lines.append("")
-    while len(lines) > 1 and not fits("".join(lines)):
+    """The most whole lines, or characters where those are less than three quarters of them."""
+    lines, own = LINE.findall(text), text
+    while lines and not fits("".join(lines)):
         del lines[0]
-    own = "".join(lines)
     while not fits(own):
         own = own[1:]
-    return own
+    if text.endswith("\r" + own) and own.startswith("\n"):
+        own = own[1:]
+    whole = "".join(lines)
+    return whole if 4 * len(whole) >= 3 * len(own) else own
 
 
 def slow_suffix(text: str, fits: Callable[[str], bool]) -> str:
-    lines = LINE.findall(text)
-    while len(lines) > 1 and not fits("".join(lines)):
+    lines, own = LINE.findall(text), text
+    while lines and not fits("".join(lines)):
         del lines[-1]
-    own = "".join(lines)
     while not fits(own):
-        own = own[:-2] if own.endswith("\r\n") else own[:-1]
-    return own
+        own = own[:-1]
+    if text.startswith(own + "\n") and own.endswith("\r"):
+        own = own[:-1]
+    whole = "".join(lines)
+    return whole if 4 * len(whole) >= 3 * len(own) else own
 
 
 def n_bytes_at_most(limit: int) -> Callable[[str], bool]:
@@ -120,11 +123,9 @@ def slow_trim(text: str, n_tokens: int, is_truncated: bool, is_top: bool) -> str
     lines = [edge for edge in fitting if edge == 0 or text[edge - 1] == "\n"]
     if not is_top:
         lines = [edge for edge in lines if edge > 0]
-    elif is_truncated and "\n" not in text:
-        lines = []  # it begins inside a line
     of_lines = [edge for edge in lines if 4 * n_shown(edge) >= 3 * n_most]
-    if lines and not of_lines:
-        return shown(max(lines, key=n_shown))
+    if of_lines == [0]:
+        of_lines = []  # it may begin inside a line
     inside = [edge for edge in fitting if 4 * n_shown(edge) >= 3 * n_most]
     inside = inside or [max(fitting, key=n_shown)]
 
@@ -161,10 +162,9 @@ def test_w5_trimming_shows_of_what_clipping_does_three_quarters_with_offsets_and
     clipped_after = cursor_windows(prefix, suffix, n_suffix).suffix
     above = trim_prefix(before, n_prefix, toy.encode, toy.vocabulary).window
     below = trim_suffix(after, n_suffix, toy.encode, toy.vocabulary).window
-    n_above = len(clipped_before.text) - len(above.text)
-    assert above == (clipped_before.tail(n_above) if n_above else clipped_before)
-    n_below = len(below.text)
-    assert below in (clipped_after.head(n_below), clipped_after)
+    n_above = len(whole.prefix.text) - len(above.text)
+    assert above == (whole.prefix.tail(n_above) if n_above else whole.prefix)
+    assert below in (whole.suffix.head(len(below.text)), whole.suffix)
     # A character of the toy's has four tokens at most.
     assert 4 * len(above.text.encode()) >= 3 * len(clipped_before.text.encode()) - 12
     assert 4 * len(below.text.encode()) >= 3 * len(clipped_after.text.encode()) - 12

@@ -141,10 +141,49 @@ def test_a_text_that_lost_its_first_lines_is_known_to_be_clipped() -> None:
 
     assert not sent.is_clipped("".join(LINES[10:60]))
     assert not sent.is_clipped("".join(LINES[10:60]) + "x = ")
-    assert sent.is_clipped("".join(LINES[11:61]))
-    assert sent.is_clipped("".join(LINES[11:61]) + "y")
+    assert not sent.is_clipped("".join(LINES[11:61]))
+    assert sent.is_clipped("".join(LINES[12:62]))
+    assert sent.is_clipped("".join(LINES[12:62]) + "y")
     assert not sent.is_clipped(CODE)
-    assert sent.is_clipped("".join(LINES[13:64]))
+    assert sent.is_clipped("".join(LINES[14:65]))
+
+
+def test_one_deleted_line_is_no_clip_and_neither_are_two_where_the_text_then_grows() -> None:
+    sent = SentTexts()
+    for first in (0, 1, 1, 0, 1):
+        # The line is deleted, and comes back, and is deleted again.
+        assert not sent.is_clipped("".join(LINES[first:60]))
+    assert sent.is_clipped("".join(LINES[2:60]))
+    assert sent.is_clipped("".join(LINES[2:64]))
+    assert not sent.is_clipped("".join(LINES[2:77]))
+    assert not sent.is_clipped("".join(LINES[2:78]))
+
+
+def test_a_clip_is_forgotten_where_the_text_begins_as_it_did_before() -> None:
+    sent = SentTexts()
+    assert [sent.is_clipped("".join(LINES[n : n + 50])) for n in (10, 11, 12, 13, 11, 12, 13)] == [
+        False, False, True, True, False, False, True,
+    ]  # fmt: skip
+
+
+def test_what_one_client_clips_says_nothing_about_the_texts_of_another() -> None:
+    sent = SentTexts()
+    for n in range(10, 14):
+        sent.is_clipped("".join(LINES[n : n + 50]), "one")
+
+    assert not sent.is_clipped("".join(LINES[14:64]), "another")
+    assert sent.is_clipped("".join(LINES[14:64]), "one")
+
+
+def test_text_that_goes_on_left_to_right_is_what_the_client_says_it_is() -> None:
+    anchors = Anchors()
+    budget = PromptBudget(16_000, prefill_tokens_per_s=1000)
+    for first in range(4):
+        request = CompletionRequest("".join(LINES[first:40]))
+        plan = plan_prompt(request, TOY.vocabulary, FAMILY, TOY.encode, budget, anchors)
+        alone = plan_prompt(request, TOY.vocabulary, FAMILY, TOY.encode, budget, Anchors())
+        assert plan == alone
+        assert not plan.truncated
 
 
 def test_another_text_or_a_short_one_is_not_known_to_be_clipped() -> None:

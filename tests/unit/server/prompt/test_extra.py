@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from support.toy_tokenizer import ToyTokenizer
 from suture.server.prompt.budget import PromptBudget
+from suture.server.prompt.extra import MAX_CHUNKS
 from suture.server.prompt.families import detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
@@ -111,6 +113,15 @@ def test_a_line_that_does_not_fit_is_not_cut(text: str) -> None:
     assert planned.truncated
 
 
+def test_a_chunk_with_a_line_that_does_not_fit_keeps_the_lines_before_it() -> None:
+    toy = ToyTokenizer()
+    for n_chars in (60, 1000, 1_000_000):
+        text = "b = 1\n" + "x" * n_chars + "\n"
+        planned = plan(replace(HOLE, extra=(ExtraText(text, "b.py"),)), toy, SLOW)
+        assert "<|file_sep|>b.py\nb = 1\n<|file_sep|>" in shown(planned, toy)
+        assert planned.truncated
+
+
 def test_no_extra_text_where_the_cursors_file_takes_all() -> None:
     toy = ToyTokenizer()
     request = replace(HOLE, prefix="a = 1\n" * 100, extra=(ExtraText("b\n", "b.py"),))
@@ -130,6 +141,23 @@ def test_a_chunk_that_repeats_the_lines_at_the_cursor_is_left_out() -> None:
     planned = plan(request, toy)
     assert "def other()" in shown(planned, toy)
     assert shown(planned, toy).count("def total") == 1
+    assert planned.truncated
+
+
+@pytest.mark.parametrize("text", ["", "a = ", "b\n"])
+def test_no_more_chunks_are_looked_at_than_the_newest(text: str) -> None:
+    toy = ToyTokenizer()
+    chunks = (ExtraText("oldest\n"), *[ExtraText(text)] * MAX_CHUNKS)
+    looked_at: list[int] = []
+
+    class Counted(tuple[ExtraText, ...]):
+        def __getitem__(self, at: Any) -> Any:
+            looked_at.append(at)
+            return super().__getitem__(at)
+
+    planned = plan(replace(HOLE, extra=Counted(chunks * 1000)), toy)
+    assert len(looked_at) <= MAX_CHUNKS
+    assert "oldest" not in shown(planned, toy)
     assert planned.truncated
 
 
