@@ -57,10 +57,10 @@ def avoid_repetition(
     exponents = (lengths - params.dry_allowed_length).astype(np.float64)
     if params.dry_base > 1.000001:
         exponents = np.minimum(exponents, int(_FLOAT32_MAX_LOG / math.log(params.dry_base)))
-    penalties = np.minimum(params.dry_multiplier * params.dry_base**exponents, _MAX_LOGIT)
+    penalties = params.dry_multiplier * params.dry_base**exponents
     at, which = candidates.find(tokens)
     logits = candidates.logits.copy()
-    logits[at] -= penalties[which].astype(np.float32)
+    logits[at] -= np.clip(penalties, -_MAX_LOGIT, _MAX_LOGIT)[which].astype(np.float32)
     return candidates.with_logits(logits)
 
 
