@@ -189,16 +189,19 @@ class _Reader:
 
     def _repeat(self, inner: _Open, least: int, most: int | None) -> None:
         sequence = inner.alternatives[-1]
-        item = sequence[inner.item :]
-        if not item:
+        if inner.item == len(sequence):
             raise self._expected("something to repeat")
+        if (least, most) == (1, 1):
+            return
+        item = sequence[inner.item :]
         total = most or least or 1
         if inner.n_rules * total > MAX_REPETITIONS:
             raise refusal(f"repeats more than {MAX_REPETITIONS} rules")
         inner.n_rules *= total
         if least == 0:
             del sequence[inner.item :]
-        self._add(sequence, item * max(least - 1, 0))
+        self._count(len(item) * max(least - 1, 0))
+        sequence += item * max(least - 1, 0)
         last: int | None = None
         for _ in range(1 if most is None else most - least):
             self._count(len(item))

@@ -178,6 +178,11 @@ def test_what_a_schemas_grammar_says_is_json_that_satisfies_it(
             ['{"b": 1}', '{"b": 1, "a": 2, "z": 3, "y": 4}', '{ "b": 1, "z": 3 }'],
             ["{}", '{"a": 1}', '{"z": 1, "b": 2}'],
         ),
+        (
+            {"properties": {"a": {"type": "null"}, "ab]": {}}, "additionalProperties": True},
+            ['{"a": null, "b": 1}', '{"": 1}', '{"ab": 1, "aé": 2}', '{"ab]": 1, "ab]c": 2}'],
+            ['{"a": null, "a": 1}', '{"a": 1}', '{"\\u0061": 1}', '{"b": 1, "ab]": 2}'],
+        ),
         ({"type": "array", "minItems": 1}, ["[1]", "[ 1, 2 ]"], ["[]", "[1,]", "[1 2]"]),
         ({"type": ["array", "null"], "maxItems": 2}, ["[]", "[1,2]", "null"], ["[1,2,3]"]),
     ],

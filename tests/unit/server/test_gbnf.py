@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from suture.server.decoding.gbnf import MAX_BYTES, MAX_NESTING, check
@@ -57,6 +59,7 @@ SLOW = {
     "deeper brackets": "root ::= " + "(" * 60_000,
     "much text": 'root ::= "' + "a" * MAX_BYTES + '"',
     "much text after all": f'root ::= "{"a" * 1000}"{{2000}}',
+    "very much text after all": f'root ::= "{"a" * 60_000}"{{2000}}',
     "much text inside much text": 'root ::= a{2000}\na ::= ("aaaaaaaaaaaaaaaaaaaa"{0,2000}){2000}',
 }
 
@@ -78,3 +81,12 @@ def test_what_llama_cpp_would_choke_on_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         check(SLOW[name])
     assert len(str(caught.value)) < 200
+
+
+def test_repetitions_are_counted_before_they_are_made() -> None:
+    tracemalloc.start()
+    with pytest.raises(InvalidRequest, match="elements"):
+        check(f'root ::= "{"a" * 60_000}"{{2000}}')
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20e6
