@@ -10,6 +10,9 @@ from suture.server.decoding.gbnf import MAX_BYTES, MAX_NESTING, check
 from suture.server.errors import InvalidRequest
 
 GOOD = [
+    "root ::= " + " | ".join(f'"a{i}" root2 "b"' for i in range(2000)) + '\nroot2 ::= "x"',
+    "root ::= [0-9] any\nany ::= " + " | ".join(f'"a{i}"' for i in range(2000)),
+    'root ::= e\ne ::= "-" e ws | "1" ws\nws ::= (" " | "\\n")*',
     'root ::= "a"',
     '# a comment\nroot ::= a | b # another\n\na ::= [a-z]+\nb ::= [^\\]\\x00-\\x1F"-]*\n',
     'root ::= (\n  "a" |\n  "b"\n)? root2\nroot2 ::= "\\"\\n\\u00e9\\U0001F600" .',
@@ -54,6 +57,10 @@ SLOW = {
     "a long way to look for it": "\n".join(
         ["root ::= a0", *(f"a{i} ::= a{i + 1}" for i in range(2000)), 'a2000 ::= "x"']
     ),
+    "many ways behind a character": "root ::= " + " | ".join(['"a"root"b"'] * 4500),
+    "some ways behind a character": "root ::= " + " | ".join(['"a"root"b"'] * 400),
+    "many ways behind a rule": "root ::= " + " | ".join(['x root"b"'] * 400) + "\nx ::= ((y))\n"
+    'y ::= "a"',
     "many readings at the start": "root ::= " + "a " * 5000 + '\na ::= "x"?',
     "deep brackets": "root ::= " + "(" * (MAX_NESTING + 1) + '"a"' + ")" * (MAX_NESTING + 1),
     "deeper brackets": "root ::= " + "(" * 60_000,
