@@ -308,7 +308,9 @@ class _Converter:
         return self._named(" | ".join(map(_literal, fitting)))
 
     def _count_names(self, schema: dict[str, Any]) -> None:
-        self._n_names += len(_properties(schema)) + len(schema.get("required", ()))
+        required = schema.get("required")
+        n_required = len(required) if isinstance(required, list) else 0
+        self._n_names += len(_properties(schema)) + n_required
         if self._n_names > MAX_NAMES:
             raise SchemaError(f"has more than {MAX_NAMES} names")
 

@@ -66,7 +66,9 @@ class Grammar:
 
     @property
     def is_complete(self) -> bool:
-        return self._end_id is not None and self.permits(self._end_id)
+        if self._end_id is None:
+            return False
+        return self._permits_part(self._end_id, time.thread_time())
 
     def permits(self, token_id: int) -> bool:
         first, *more = self._parts(token_id)
@@ -131,7 +133,8 @@ class Grammar:
     def _parts(self, token_id: int) -> Sequence[int]:
         """Tokens that say the same in small steps, where there are such tokens."""
         piece = self._vocabulary.bytes_of(token_id)
-        if len(piece) <= _BYTES_AT_ONCE:
+        # The end of the text is no text, whatever its token says.
+        if len(piece) <= _BYTES_AT_ONCE or token_id in self._vocabulary.eog_ids:
             return (token_id,)
         of_bytes = [self._vocabulary.ids_of(bytes([byte])) for byte in piece]
         return [ids[0] for ids in of_bytes] if all(of_bytes) else (token_id,)

@@ -50,6 +50,7 @@ BAD: list[tuple[Any, str]] = [
     ({"type": []}, "not empty"),
     ({"properties": []}, "no object"),
     ({"required": "name"}, "array of names"),
+    ({"required": 3}, "array of names"),
     ({"enum": []}, "not empty"),
     ({"enum": list(range(3000))}, "values"),
     ({"type": "string", "pattern": "^}$"}, "pattern is not supported yet"),
