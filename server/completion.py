@@ -211,6 +211,7 @@ class Completions:
     ) -> list[Generation]:
         """Plan the prompt and build what the loops need; one thread at a time."""
         plan = self._plan(request, model, self._anchors, encode)
+        _check_grammar(request, model.engine)
         return [
             Generation(
                 candidate,
@@ -326,6 +327,20 @@ class TransducerCache:
     def _is_over_its_bounds(self) -> bool:
         n_bytes = sum(len(stop.encode()) for stops, _ in self._transducers for stop in stops)
         return n_bytes > self._max_stop_bytes or len(self._transducers) > self._max_entries
+
+
+def _check_grammar(request: CompletionRequest, engine: Engine) -> None:
+    """Raise `InvalidRequest`, about the field it came from, for a grammar that is none."""
+    if request.grammar is None:
+        return
+    try:
+        engine.check_grammar(request.grammar)
+    except InvalidRequest as error:
+        if request.grammar_field == "grammar":
+            raise
+        reason = str(error).removeprefix("grammar: ")
+        message = f'"{request.grammar_field}" makes a grammar that cannot be taken: {reason}'
+        raise InvalidRequest(message, request.grammar_field) from None
 
 
 def _known(plan: PromptPlan, recalled: Recalled, encode: Encode) -> DraftIndex:

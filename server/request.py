@@ -84,7 +84,7 @@ class CompletionRequest:
     else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
     `prompt_deadline_ms` bounds the time to the first token, `deadline_ms` the generation from
     there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
-    `grammar` is what the text must be, in GBNF.
+    `grammar` is what the text must be, in GBNF; `grammar_field` the field of the body it is from.
     """
 
     prefix: str
@@ -99,6 +99,7 @@ class CompletionRequest:
     shape: Shape = "auto"
     sampling: SamplingParams = field(default_factory=SamplingParams)
     grammar: str | None = None
+    grammar_field: str = "grammar"
     max_tokens: int = 128
     min_tokens: int = 0
     stop: tuple[str, ...] = ()

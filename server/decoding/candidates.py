@@ -127,7 +127,9 @@ def xtc(candidates: Candidates, threshold: float, min_keep: int = 0) -> Candidat
     """Without the best ones, of all that reach the probability `threshold` but the least."""
     logits = candidates.logits
     floor = np.log(threshold) if threshold > 0 else -np.inf
-    reach = np.flatnonzero(logits.astype(np.float64) - _log_total(logits) >= floor)
+    log_p = logits.astype(np.float64) - _log_total(logits)
+    # A banned token reaches a threshold of 0 too.
+    reach = np.flatnonzero(np.isfinite(logits) & (log_p >= floor))
     n_cut = len(reach) - 1
     if n_cut <= 0 or len(logits) - n_cut < min_keep:
         return candidates

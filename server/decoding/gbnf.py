@@ -7,8 +7,9 @@ here first, as llama.cpp reads it, and what it would choke on is refused with th
 single tokens (``<|im_end|>``) are not taken.
 
 Each group and each repetition becomes a rule of its own, as in llama.cpp. A rule's *first* symbols
-are those that its text may begin with. They are followed to find left recursion, and the ways to do
-so are counted, because llama.cpp goes each of them.
+are those that its text may begin with. They are followed to find left recursion, and the *ways* to
+a first character are counted, because llama.cpp goes each of them: at the start, and behind each
+character where it compares every way with every other, once for each way that led there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MAX_ELEMENTS = 100_000
 MAX_NESTING = 512
 MAX_DEPTH = 1000
 MAX_WAYS = 4096
+# Some 3 ns each.
+MAX_COMPARISONS = 50_000_000
 # llama.cpp's own, of which more are taken for any number.
 MAX_REPETITIONS = 2000
 
@@ -51,14 +54,14 @@ def check(text: str) -> None:
         raise refusal("must have rules, and no NUL")
     if n_bytes > MAX_BYTES:
         raise refusal(f"must be at most {MAX_BYTES} bytes, not {n_bytes}")
-    rules = _Reader(text).read()
+    reader = _Reader(text)
+    rules = reader.read()
     nullable = _nullable(rules)
-    _check_firsts(
-        [
-            [symbol for alternative in rule for symbol in _firsts(alternative, nullable)]
-            for rule in rules
-        ]
-    )
+    ways = _count_ways(rules, nullable)
+    behind = _most_ways_behind(rules, nullable, ways)
+    # The rule `root` is the start, whichever number it has.
+    if ways[reader.number_of_root] * behind**2 > MAX_COMPARISONS:
+        raise refusal("may go on in too many ways behind a character")
 
 
 def refusal(reason: str) -> InvalidRequest:
@@ -105,6 +108,10 @@ class _Reader:
         if "root" not in self._numbers:
             raise refusal("not a grammar in GBNF with a rule `root`")
         return [rule for rule in self._rules if rule is not None]
+
+    @property
+    def number_of_root(self) -> int:
+        return self._numbers["root"]
 
     def _read_rule(self) -> None:
         name = self._take(_NAME, "a rule's name")[0]
@@ -189,16 +196,19 @@ class _Reader:
 
     def _repeat(self, inner: _Open, least: int, most: int | None) -> None:
         sequence = inner.alternatives[-1]
-        item = sequence[inner.item :]
-        if not item:
+        if inner.item == len(sequence):
             raise self._expected("something to repeat")
+        if (least, most) == (1, 1):
+            return
+        item = sequence[inner.item :]
         total = most or least or 1
         if inner.n_rules * total > MAX_REPETITIONS:
             raise refusal(f"repeats more than {MAX_REPETITIONS} rules")
         inner.n_rules *= total
         if least == 0:
             del sequence[inner.item :]
-        self._add(sequence, item * max(least - 1, 0))
+        self._count(len(item) * max(least - 1, 0))
+        sequence += item * max(least - 1, 0)
         last: int | None = None
         for _ in range(1 if most is None else most - least):
             self._count(len(item))
@@ -279,8 +289,19 @@ def _firsts(alternative: Sequence[int], nullable: set[int]) -> Iterator[int]:
             return
 
 
-def _check_firsts(firsts: Sequence[Sequence[int]]) -> None:
-    """Refuse left recursion, and firsts that are followed too far or in too many ways."""
+def _reaches_an_end(alternative: Sequence[int], nullable: set[int]) -> bool:
+    """Whether a way leads past its first rules, to a character or to what comes behind it."""
+    head = next((symbol for symbol in alternative if symbol not in nullable), _CHARACTER)
+    return head == _CHARACTER
+
+
+def _count_ways(rules: Sequence[Alternatives], nullable: set[int]) -> list[int]:
+    """Of each rule the ways to its first characters.
+
+    Refuses left recursion, and firsts that are followed too far or in too many ways.
+    """
+    firsts = [[symbol for one in rule for symbol in _firsts(one, nullable)] for rule in rules]
+    ends = [sum(_reaches_an_end(one, nullable) for one in rule) for rule in rules]
     ways = [0] * len(firsts)
     depths = [0] * len(firsts)
     open_rules: set[int] = set()
@@ -298,7 +319,61 @@ def _check_firsts(firsts: Sequence[Sequence[int]]) -> None:
                 continue
             path.pop()
             open_rules.remove(rule)
-            ways[rule] = 1 + sum(ways[symbol] for symbol in firsts[rule])
+            ways[rule] = ends[rule] + sum(ways[symbol] for symbol in firsts[rule])
             depths[rule] = 1 + max((depths[symbol] for symbol in firsts[rule]), default=0)
             if ways[rule] > MAX_WAYS or depths[rule] > MAX_DEPTH:
                 raise refusal("has a rule that may begin in too many ways")
+    return ways
+
+
+def _most_ways_behind(
+    rules: Sequence[Alternatives], nullable: set[int], ways: Sequence[int]
+) -> int:
+    """The most ways that lead on behind one character.
+
+    Where all that follows in its rule may be empty, they lead on behind that rule too.
+    """
+    most = 1
+    at_end = [-1] * len(rules)  # of characters in front of what may be empty
+    tails = [0] * len(rules)  # behind a rule, where what follows is not empty
+    users: list[dict[int, int]] = [{} for _ in rules]  # where it may be
+    for number, rule in enumerate(rules):
+        for alternative in rule:
+            n_ways, is_open = 0, True
+            for symbol in reversed(alternative):
+                if symbol == _CHARACTER:
+                    if is_open:
+                        at_end[number] = max(at_end[number], n_ways)
+                    most = max(most, n_ways)
+                    n_ways, is_open = 1, False
+                    continue
+                if is_open:
+                    users[symbol][number] = max(users[symbol].get(number, 0), n_ways)
+                else:
+                    tails[symbol] = max(tails[symbol], n_ways)
+                n_ways = ways[symbol] + (n_ways if symbol in nullable else 0)
+                is_open = is_open and symbol in nullable
+    _add_tails_of_users(tails, users)
+    open_ends = (n + tail for n, tail in zip(at_end, tails, strict=True) if n >= 0)
+    return max(most, *open_ends, 1)
+
+
+def _add_tails_of_users(tails: list[int], users: Sequence[Mapping[int, int]]) -> None:
+    """What comes behind a rule that ends another comes from behind that one.
+
+    A rule that ends itself is gone around once.
+    """
+    seen: set[int] = set()
+    for start in range(len(users)):
+        path = [] if start in seen else [(start, iter(users[start]))]
+        seen.add(start)
+        while path:
+            rule, rest = path[-1]
+            above = next((user for user in rest if user not in seen), None)
+            if above is not None:
+                seen.add(above)
+                path.append((above, iter(users[above])))
+                continue
+            path.pop()
+            ends = (n_ways + tails[user] for user, n_ways in users[rule].items())
+            tails[rule] = max(tails[rule], *ends, 0)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from suture.healing import TokenHealer, Vocabulary
+from suture.healing import Encode, TokenHealer, Vocabulary
 from suture.server.decoding.candidates import Logits
 from suture.server.decoding.closers import OverClosers
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
@@ -28,6 +28,7 @@ from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
+from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
@@ -54,9 +55,9 @@ class Generation:
     """The loop of one request over its prompt plan.
 
     `text_stream` must be a new one for this plan, its `stop_strings` and `special_tokens`.
-    `language` is needed for grammars and for DRY. Raises `InvalidRequest` for a grammar that is
-    none. What a grammar holds is freed by `finish`, or by `close` where the generation has failed.
-    `known` is where drafts are looked up, if in more than the prompt.
+    `language` is needed for DRY and for a grammar, which it must have checked. What a grammar holds
+    is freed by `finish`, or by `close` where the generation has failed. `known` is where drafts are
+    looked up, if in more than the prompt.
     """
 
     def __init__(
@@ -83,8 +84,6 @@ class Generation:
         )
         self._language = language
         self._grammar: GrammarState | None = None
-        if request.grammar is not None:
-            _needed(language).check_grammar(request.grammar)
         self._level = plan.level
         self._detokenizer = text_stream
         self._healing_logprob = 0.0
@@ -222,6 +221,8 @@ class Generation:
         self._sampler.adjust(row, banned)
         if healing:
             return self._draw_healed(row, raw)
+        if row.max() == -np.inf:
+            return None
         token_id = self._sampler.pick(row, history=self._tokens)
         return token_id if self._grammar is None else self._permitted(token_id, row, self._grammar)
 
@@ -229,25 +230,27 @@ class Generation:
         """The drawn token if it may come, else one that may, drawn from what is left of the row."""
         # Of a greedy draw the best permitted token is wanted, and it is seldom far down.
         n_asked = _MAX_ASKED if self._sampler.is_greedy else 1
-        while not grammar.permits(drawn):
+        for n_left in range(n_asked, -1, -1):
+            if grammar.permits(drawn):
+                grammar.accept(drawn)
+                return drawn
             row[drawn] = -np.inf
-            n_asked -= 1
-            if n_asked == 0:
+            if n_left == 1:
                 grammar.mask(row)
-            if not np.isfinite(row.max()):
-                return None
+            if n_left == 0 or not np.isfinite(row.max()):
+                break
             drawn = self._sampler.pick(row, history=self._tokens)
-        grammar.accept(drawn)
-        return drawn
+        return None
 
     def _draw_healed(self, row: Logits, raw: Logits) -> int | None:
         """A token that says pending bytes; its overhang is what the grammar sees of it.
 
         Each that is refused is left out of the next draw, so what is drawn has the distribution of
-        the permitted ones.
+        the permitted ones. The last draw is among those that say no more than what is pending.
         """
-        token_ids, logits = self._healer.constraint().apply(row, self._vocabulary)
-        for _ in range(_MAX_HEALED_DRAWS):
+        constraint = self._healer.constraint()
+        token_ids, logits = constraint.apply(row, self._vocabulary)
+        for n_left in range(_MAX_HEALED_DRAWS, -1, -1):
             token_id = self._sampler.pick(logits, token_ids, self._tokens)
             overhang = self._overhang(token_id)
             if self._grammar is None or not overhang or self._grammar.accept_bytes(overhang):
@@ -255,6 +258,10 @@ class Generation:
                 self._healing_steps += 1
                 return token_id
             logits[token_ids == token_id] = -np.inf
+            if n_left == 1:
+                whole = self._vocabulary.ids_of(self._healer.pending)
+                without_overhang = [*constraint.prefix_ids.tolist(), *whole]
+                logits[~np.isin(token_ids, without_overhang)] = -np.inf
             if not np.isfinite(logits.max()):
                 break
         self._drop_healing()
@@ -267,7 +274,7 @@ class Generation:
 
     def _drop_healing(self) -> None:
         """Say the pending bytes as the tokenizer does, whatever the model thinks of it."""
-        for token_id in _needed(self._language).encode(self._healer.pending):
+        for token_id in self._inner_encoding()(self._healer.pending):
             self._accept(token_id)
         self._healer = TokenHealer(self._vocabulary, b"")
         self._level = "none"
@@ -275,7 +282,12 @@ class Generation:
     def _new_grammar(self, gbnf: str) -> GrammarState:
         # One that has text is for the grammar to judge, as every text.
         ends = frozenset(i for i in self._stop_ids if not self._vocabulary.bytes_of(i))
-        return GrammarState(_needed(self._language), gbnf, ends)
+        return GrammarState(_needed(self._language), gbnf, ends, self._inner_encoding())
+
+    def _inner_encoding(self) -> Encode:
+        """How text is tokenized that stands behind other text."""
+        encode = _needed(self._language).encode
+        return text_encoding(encode, self._vocabulary, self._plan).inner
 
     @property
     def _is_early(self) -> bool:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from suture.healing import Encode
+from suture.healing.utf8 import incomplete_tail
 from suture.server.decoding.candidates import Logits
 
 
@@ -61,11 +63,11 @@ class GrammarState:
     """A grammar as one generation uses it.
 
     `ends` are tokens without text that end it, of which the library knows some only: they may come
-    where the text is complete.
+    where the text is complete. `encode` is for text behind other text.
     """
 
-    def __init__(self, language: Language, gbnf: str, ends: frozenset[int]) -> None:
-        self._encode = language.encode
+    def __init__(self, language: Language, gbnf: str, ends: frozenset[int], encode: Encode) -> None:
+        self._encode = encode
         self._grammar = language.grammar(gbnf)
         self._ends = ends
         self._end_ids = np.array(sorted(ends), np.intp)
@@ -88,11 +90,16 @@ class GrammarState:
     def accept_bytes(self, text: bytes) -> bool:
         """Go on past bytes that are less than a token; False, going nowhere, if they may not come.
 
-        The library takes tokens, so they are tokenized by themselves.
+        The library takes tokens, so they are tokenized by themselves. Bytes that end inside a
+        character may not come: no tokens say them that the rest of it could follow.
         """
+        token_ids = self._encode(text)
+        # Most are refused at once, and a copy is of the whole grammar.
+        if incomplete_tail(text) or not all(map(self._grammar.permits, token_ids[:1])):
+            return False
         ahead = self._grammar.copy()
         try:
-            for token_id in self._encode(text):
+            for token_id in token_ids:
                 if not ahead.permits(token_id):
                     return False
                 ahead.accept(token_id)

@@ -5,6 +5,9 @@ ones first, each in the order of the schema, and others only where `additionalPr
 in words. Numbers have at most 16 digits before and after the point, so that a model cannot run on.
 A keyword that restricts and cannot be told in the grammar is refused; one that only describes is
 ignored, and so are formats other than date, time, date-time and uuid.
+
+A schema is converted where others wait, so all that conversion takes is bounded: the schema's own
+size, its parts and names each time that a reference leads to them, and the size of the grammar.
 """
 
 from __future__ import annotations
@@ -15,13 +18,22 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
+from suture.server.decoding.gbnf import MAX_BYTES as MAX_GRAMMAR_BYTES
+
+MAX_BYTES = 1 << 18
 MAX_DEPTH = 64
 MAX_SCHEMAS = 1000
 MAX_COUNT = 1000
 MAX_VALUES = 2000
+MAX_NAMES = 10_000
+MAX_TYPES = 8
+MAX_REFERENCE = 1000
+MAX_EXCLUDED = 2000
 
 _COMMA = ' "," space '
 _HEX = "[0-9a-fA-F]"
+# What stands in no JSON string as itself.
+_NEVER_PLAIN = r'"\\\x7F\x00-\x1F'
 _RULES: Mapping[str, str] = MappingProxyType(
     {
         "space": r'"" | " " | "\n"{1,2} [ \t]{0,20}',
@@ -30,7 +42,7 @@ _RULES: Mapping[str, str] = MappingProxyType(
         "member": 'string ":" space value',
         "array": '"[" space (value ("," space value)* space)? "]"',
         "string": r'"\"" char* "\""',
-        "char": rf'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" {_HEX}{{4}})',
+        "char": rf'[^{_NEVER_PLAIN}] | "\\" (["\\/bfnrt] | "u" {_HEX}{{4}})',
         "integer": '"-"? ("0" | [1-9] [0-9]{0,15})',
         "number": 'integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?',
         "boolean": '"true" | "false"',
@@ -43,6 +55,9 @@ _RULES: Mapping[str, str] = MappingProxyType(
     }
 )
 _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
+_OTHER_TYPES = MappingProxyType(
+    {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+)
 _FORMATS = frozenset({"date", "time", "date-time", "uuid"})
 _OBJECT = frozenset({"properties", "required", "additionalProperties"})
 _ARRAY = frozenset({"items", "prefixItems", "minItems", "maxItems"})
@@ -65,10 +80,33 @@ def schema_grammar(schema: Any) -> str:
 
     Raises `SchemaError`.
     """
+    _check_json(schema)
     converter = _Converter(schema)
     root = "object" if schema == {} else converter.rule_of(schema, 0)
-    rules = {**converter.rules, **_RULES}
-    return "\n".join(f"{name} ::= {rule}" for name, rule in [("root", root), *rules.items()]) + "\n"
+    return "".join(
+        _line(name, rule) for name, rule in {"root": root, **converter.rules, **_RULES}.items()
+    )
+
+
+def _line(name: str, rule: str) -> str:
+    return f"{name} ::= {rule}\n"
+
+
+_N_BYTES_OF_RULES = len("".join(_line(name, rule) for name, rule in _RULES.items()))
+
+
+def _check_json(schema: Any) -> None:
+    """Raise `SchemaError` for what is no JSON text of a sane size."""
+    try:
+        n_bytes = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
+    except RecursionError:
+        raise SchemaError(f"goes deeper than {MAX_DEPTH}") from None
+    except UnicodeEncodeError:
+        raise SchemaError("must be Unicode text: it has a lone surrogate") from None
+    except ValueError:
+        raise SchemaError("has a number that is too large") from None
+    if n_bytes > MAX_BYTES:
+        raise SchemaError(f"must be at most {MAX_BYTES} bytes, not {n_bytes}")
 
 
 class _Converter:
@@ -80,6 +118,8 @@ class _Converter:
         self._references: dict[str, str] = {}
         self._n_schemas = 0
         self._n_values = 0
+        self._n_names = 0
+        self._n_bytes = _N_BYTES_OF_RULES + 100  # and the rule `root`
 
     def rule_of(self, schema: Any, depth: int) -> str:
         """The name of the rule of a schema."""
@@ -104,9 +144,9 @@ class _Converter:
         if "$ref" in schema:
             return self._reference(schema["$ref"], depth)
         if "const" in schema:
-            return self._named(self._literals([schema["const"]]))
+            return self._literals([schema["const"]], schema)
         if "enum" in schema:
-            return self._named(self._literals(_list(schema, "enum")))
+            return self._literals(_list(schema, "enum"), schema)
         for word in _UNION:
             if word in schema:
                 return self._union(_list(schema, word), depth)
@@ -117,6 +157,8 @@ class _Converter:
     def _typed(self, schema: dict[str, Any], depth: int) -> str:
         kind = schema.get("type", _implied(schema))
         if isinstance(kind, list):
+            if len(kind) > MAX_TYPES:
+                raise SchemaError(f"has more than {MAX_TYPES} types")
             return self._union([{**schema, "type": one} for one in _list(schema, "type")], depth)
         if not isinstance(kind, str) or kind not in _TYPES | {"value"}:
             raise SchemaError(f"has the unknown type {_shown(kind)}")
@@ -130,6 +172,7 @@ class _Converter:
 
     def _object(self, schema: dict[str, Any], depth: int) -> str:
         properties = _properties(schema)
+        self._count_names(schema)
         required = dict.fromkeys(_names(schema))
         # A required property may be any value where the schema does not say which.
         properties = properties | {name: True for name in required if name not in properties}
@@ -140,11 +183,31 @@ class _Converter:
         more = schema.get("additionalProperties", False)
         others = None
         if more is not False:
-            others = self._named(f'string ":" space {self.rule_of(more, depth + 1)}')
+            key = self._other_name(properties) if properties else "string"
+            others = self._named(f'{key} ":" space {self.rule_of(more, depth + 1)}')
         first = [rule for name, rule in members.items() if name in required]
         optional = [rule for name, rule in members.items() if name not in required]
         inside = self._members(first, optional, others)
         return self._named(f'"{{" space {inside} "}}"')
+
+    def _other_name(self, names: Iterable[str]) -> str:
+        """The rule of all names but these, without escapes: they could spell one of these."""
+        taken = {name for name in names if _is_plain(name)}
+        if sum(map(len, taken)) > MAX_EXCLUDED:
+            raise SchemaError("has too long names beside additionalProperties")
+        following: dict[str, list[str]] = {"": []}
+        for name in sorted(taken):
+            for n in range(len(name)):
+                if name[: n + 1] not in following:
+                    following[name[: n + 1]] = []
+                    following[name[:n]].append(name[n])
+        rules: dict[str, str] = {}
+        for begun in sorted(following, key=len, reverse=True):
+            chars = following[begun]
+            ways = [f'"{_escaped(char)}" {rules[begun + char]}' for char in chars]
+            ways.append(f"[^{''.join(map(_escaped, chars))}{_NEVER_PLAIN}] [^{_NEVER_PLAIN}]*")
+            rules[begun] = self._named(" | ".join(ways if begun in taken else [*ways, '""']))
+        return self._named(rf'"\"" {rules[""]} "\""')
 
     def _members(self, first: list[str], optional: list[str], others: str | None) -> str:
         """All of `first`, some of `optional`, any number of `others`, and a space if any."""
@@ -164,8 +227,8 @@ class _Converter:
             prefix, items = items, False
         least, most = _bounds(schema, "minItems", "maxItems")
         if prefix:
-            if items is not False or least > len(prefix) or (most or 0) > len(prefix):
-                raise SchemaError("has items after prefixItems, which is not supported yet")
+            if items is not False or least > len(prefix) or most not in (None, len(prefix)):
+                raise SchemaError("has other counts than prefixItems, which is not supported yet")
             parts = [self.rule_of(part, depth + 1) for part in prefix]
             return self._named(f'"[" space {_COMMA.join(parts)} space "]"')
         if items is False or most == 0:
@@ -179,6 +242,8 @@ class _Converter:
         least, most = _bounds(schema, "minLength", "maxLength")
         form = schema.get("format")
         if isinstance(form, str) and form in _FORMATS:
+            if schema.keys() & {"minLength", "maxLength"}:
+                raise SchemaError("has a length beside a format, which is not supported yet")
             return self._named(rf'"\"" {form} "\""')
         return self._named(rf'"\"" char{{{least},{"" if most is None else most}}} "\""')
 
@@ -189,6 +254,8 @@ class _Converter:
         """Objects that have the properties of all; of one part, that part."""
         if len(parts) == 1:
             return self.rule_of(parts[0], depth + 1)
+        if len(parts) > MAX_SCHEMAS:
+            raise SchemaError(f"has more than {MAX_SCHEMAS} parts")
         merged: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
         for part in parts:
             if isinstance(part, dict) and "$ref" in part:
@@ -196,6 +263,11 @@ class _Converter:
             is_object = isinstance(part, dict) and part.get("type", "object") == "object"
             if not is_object or not part.keys() <= {"type", "title", "description", *_OBJECT}:
                 raise SchemaError("has allOf of other than objects, which is not supported yet")
+            self._count_names(part)
+            if _properties(part).keys() & merged["properties"].keys():
+                raise SchemaError("has a property twice in allOf, which is not supported yet")
+            if part.get("additionalProperties", True) not in (True, {}):
+                raise SchemaError("has additionalProperties in allOf, which is not supported yet")
             merged["properties"] |= _properties(part)
             merged["required"] += _names(part)
         return self.rule_of(merged, depth + 1)
@@ -206,40 +278,80 @@ class _Converter:
         if reference not in self._references:
             # Named before it is looked into: it may refer to itself.
             name = self._references[reference] = f"ref-{len(self._references)}"
-            self.rules[name] = self.rule_of(self._find(reference), depth + 1)
+            self._add(name, self.rule_of(self._find(reference), depth + 1))
         return self._references[reference]
 
     def _find(self, reference: Any) -> Any:
         """What a reference within the document points at."""
         if not isinstance(reference, str) or not (reference + "/").startswith("#/"):
             raise SchemaError(f"has the $ref {_shown(reference)}, which is not within it")
+        if len(reference) > MAX_REFERENCE:
+            raise SchemaError(f"has a $ref of more than {MAX_REFERENCE} characters")
         part = self._document
         for step in unquote(reference).split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
             if isinstance(part, dict) and key in part:
                 part = part[key]
-            elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+            elif isinstance(part, list) and _is_index(key) and int(key) < len(part):
                 part = part[int(key)]
             else:
                 raise SchemaError(f"has the $ref {_shown(reference)}, which points at nothing")
         return part
 
-    def _literals(self, values: list[Any]) -> str:
+    def _literals(self, values: list[Any], schema: dict[str, Any]) -> str:
         self._n_values += len(values)
         if self._n_values > MAX_VALUES:
             raise SchemaError(f"has more than {MAX_VALUES} values")
-        return " | ".join(map(_literal, values))
+        fitting = [value for value in values if _is_of_type(value, schema.get("type"))]
+        if not fitting:
+            raise SchemaError("has values of which none is of its type")
+        return self._named(" | ".join(map(_literal, fitting)))
+
+    def _count_names(self, schema: dict[str, Any]) -> None:
+        required = schema.get("required")
+        n_required = len(required) if isinstance(required, list) else 0
+        self._n_names += len(_properties(schema)) + n_required
+        if self._n_names > MAX_NAMES:
+            raise SchemaError(f"has more than {MAX_NAMES} names")
 
     def _named(self, rule: str) -> str:
         name = f"part-{len(self.rules)}"
-        self.rules[name] = rule
+        self._add(name, rule)
         return name
+
+    def _add(self, name: str, rule: str) -> None:
+        self.rules[name] = rule
+        self._n_bytes += len(_line(name, rule).encode())
+        if self._n_bytes > MAX_GRAMMAR_BYTES:
+            raise SchemaError(f"makes a grammar of more than {MAX_GRAMMAR_BYTES} bytes")
 
 
 def _literal(value: Any) -> str:
     """The JSON text of a value, as a literal of the grammar."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a JSON string spells it as it is."""
+    return not any(char in '"\\\x7f' or char < " " for char in name)
+
+
+def _escaped(char: str) -> str:
+    """A character as literals and classes of the grammar may have it."""
+    return char if char.isascii() and char.isalnum() else f"\\U{ord(char):08X}"
+
+
+def _is_of_type(value: Any, kind: Any) -> bool:
+    """Whether a value is of a schema's `type`, which may be none or several."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    is_number = type(value) in (int, float)
+    own = "number" if is_number else _OTHER_TYPES[type(value)]
+    return kind is None or own in kinds or ("integer" in kinds and is_number and value % 1 == 0)
+
+
+def _is_index(key: str) -> bool:
+    return key.isdecimal() and len(key) < 10
 
 
 def _check_alone(schema: dict[str, Any], word: str) -> None:

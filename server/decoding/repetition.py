@@ -21,6 +21,7 @@ from suture.server.request import SamplingParams
 Breakers = Mapping[int, Sequence[tuple[int, ...]]]
 """By a breaker's first token, what may follow it until the breaker has been said."""
 
+MAX_REPEAT = 1000
 _MAX_BREAKER_BYTES = 40
 _MAX_BREAKER_TOKENS = 20
 _FLOAT32_MAX_LOG = 88.7228391
@@ -44,9 +45,11 @@ def avoid_repetition(
     candidates: Candidates, history: Sequence[int], params: SamplingParams, breakers: Breakers
 ) -> Candidates:
     """DRY's penalties over the last `dry_penalty_last_n` tokens of `history`."""
-    repeated = repeat_lengths(
-        _last(history, params.dry_penalty_last_n), params.dry_allowed_length, breakers
-    )
+    least, most = params.dry_allowed_length, MAX_REPEAT
+    if params.dry_base > 1.000001:
+        # Beyond it the penalty grows no more.
+        most = min(most, least + int(_FLOAT32_MAX_LOG / math.log(params.dry_base)))
+    repeated = repeat_lengths(_last(history, params.dry_penalty_last_n), least, breakers, most)
     repeated = {
         token: length for token, length in repeated.items() if () not in breakers.get(token, ())
     }
@@ -55,23 +58,24 @@ def avoid_repetition(
     tokens = np.array(sorted(repeated), np.int64)
     lengths = np.array([repeated[token] for token in tokens.tolist()])
     exponents = (lengths - params.dry_allowed_length).astype(np.float64)
-    if params.dry_base > 1.000001:
-        exponents = np.minimum(exponents, int(_FLOAT32_MAX_LOG / math.log(params.dry_base)))
-    penalties = np.minimum(params.dry_multiplier * params.dry_base**exponents, _MAX_LOGIT)
+    penalties = params.dry_multiplier * params.dry_base**exponents
     at, which = candidates.find(tokens)
     logits = candidates.logits.copy()
-    logits[at] -= penalties[which].astype(np.float32)
+    logits[at] -= np.clip(penalties, -_MAX_LOGIT, _MAX_LOGIT)[which].astype(np.float32)
     return candidates.with_logits(logits)
 
 
 def repeat_lengths(
-    text: npt.NDArray[np.int64], min_length: int, breakers: Breakers
+    text: npt.NDArray[np.int64], min_length: int, breakers: Breakers, most: int = MAX_REPEAT
 ) -> dict[int, int]:
-    """By token, how long a repetition it would go on with, of at least `min_length` tokens."""
+    """By token, how long a repetition it would go on with, of at least `min_length` tokens.
+
+    A longer one than `most` counts as that long: each token of it takes a look at all of the text.
+    """
     n = len(text)
     if n <= min_length:
         return {}
-    most = _length_of_last_sequence(text.tolist(), breakers)
+    most = min(most, _length_of_last_sequence(text.tolist(), breakers))
     if most < min_length:
         return {}
     # Of each place, how many tokens up to it equal the text's end.
@@ -114,14 +118,17 @@ def sequence_breakers(
     for text in texts:
         breaker = text.encode()[:_MAX_BREAKER_BYTES]
         places = np.flatnonzero(joined == breaker[0])
+        tails: dict[bytes, tuple[int, ...]] = {}
         owners = np.searchsorted(starts, places, side="right") - 1
         for token, at in zip(owners.tolist(), (places - starts[owners]).tolist(), strict=True):
             piece = pieces[token]
             if breaker in piece:
                 found.setdefault(token, set()).add(())
             elif breaker.startswith(begun := piece[at:]):
-                tail = encode(breaker[len(begun) :])[:_MAX_BREAKER_TOKENS]
-                found.setdefault(token, set()).add(tuple(tail))
+                if begun not in tails:
+                    tail = encode(breaker[len(begun) :])[:_MAX_BREAKER_TOKENS]
+                    tails[begun] = tuple(tail)
+                found.setdefault(token, set()).add(tails[begun])
     return {token: sorted(tails) for token, tails in found.items()}
 
 

@@ -48,9 +48,7 @@ class Sampler:
         self._chain = [steps[name] for name in params.samplers if name in steps]
         self.is_greedy = _is_greedy(params, steps)
         if self.is_greedy:
-            # None of the others takes the best one away, and only these change which it is.
-            changing = ("penalties", "dry")
-            self._chain = [steps[n] for n in params.samplers if n in steps and n in changing]
+            self._chain = _until_best_is_known(params, steps)
 
     def adjust(self, row: Logits, also_banned: Iterable[int] = ()) -> None:
         """Apply biases and bans to `row` in place."""
@@ -68,7 +66,7 @@ class Sampler:
         `history` is the text so far.
         """
         left = Candidates(logits, token_ids)
-        if not self.is_greedy and not np.isfinite(logits.max()):
+        if self._chain and not np.isfinite(logits.max()):
             # Biases ban every candidate, and what healing needs has to be said anyway.
             return left.id_at(0)
         for step in self._chain:
@@ -125,6 +123,16 @@ def _is_greedy(params: SamplingParams, steps: Mapping[str, Step]) -> bool:
     names = set(params.samplers) & steps.keys()
     is_cold = params.temperature < _GREEDY_BELOW and params.dynatemp_range <= 0.0
     return is_cold and "temperature" in names and not names & {"typ_p", "xtc"}
+
+
+def _until_best_is_known(params: SamplingParams, steps: Mapping[str, Step]) -> list[Step]:
+    """The chain up to the last that changes which token is best: of the rest none takes it away.
+
+    What stands before may leave the others out of the change.
+    """
+    names = [name for name in params.samplers if name in steps]
+    last = max((i for i, name in enumerate(names) if name in ("penalties", "dry")), default=-1)
+    return [steps[name] for name in names[: last + 1]]
 
 
 def log_probability(row: Logits, token_id: int) -> float:

@@ -146,7 +146,7 @@ class LlamaEngine:
         check_grammar(self.vocab, gbnf)
 
     def grammar(self, gbnf: str) -> Grammar:
-        return Grammar(self.vocab, gbnf)
+        return Grammar(self.vocab, gbnf, self.vocabulary)
 
     def open(self) -> SequenceId:
         self._on_engine_thread()

@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Protocol
 
 from suture.healing.boundary import Encode
 from suture.healing.vocabulary import TokenKind, Vocabulary
 from suture.server.errors import EngineError
-from suture.server.prompt.families import FimFamily
 
 _SPELLED = (TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.NORMAL)
 
@@ -43,8 +43,15 @@ class TextEncoding:
         return self.opening is not self.inner
 
 
+class Controls(Protocol):
+    """What names tokens that may be no part of a text: a family, or a plan made with it."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]: ...
+
+
 def text_encoding(
-    encode: Encode, vocabulary: Vocabulary, family: FimFamily | None = None
+    encode: Encode, vocabulary: Vocabulary, controls: Controls | None = None
 ) -> TextEncoding:
     """How this tokenizer encodes plain text; `encode` is its own function.
 
@@ -52,7 +59,7 @@ def text_encoding(
     shows. The encodings raise `EngineError` where the tokenizer makes of plain text what cannot
     be plain text (F1).
     """
-    plain = partial(_plain, vocabulary, family.stop_ids if family else frozenset())
+    plain = partial(_plain, vocabulary, controls.stop_ids if controls else frozenset())
     anchor = _anchor(vocabulary) if starts_with_space(encode, vocabulary) else None
     if anchor is None:
         both = partial(plain, encode, encode)

@@ -23,9 +23,10 @@ def _response_format(value: Any) -> Any:
     if value["type"] == "text":
         return None
     if value["type"] == "json_object":
-        return value.get("schema", JSON_OBJECT)
+        schema = value.get("schema")
+        return JSON_OBJECT if schema is None else schema
     wrapper = value.get("json_schema")
-    if not isinstance(wrapper, dict) or "schema" not in wrapper:
+    if not isinstance(wrapper, dict) or wrapper.get("schema") is None:
         raise ValueError("must have a json_schema with a schema")
     return wrapper["schema"]
 
@@ -37,6 +38,12 @@ class GrammarFields(RequestBody):
     json_schema: Any = None
 
     SCHEMA_FIELDS: ClassVar[tuple[str, ...]] = ("json_schema",)
+
+    @property
+    def grammar_field(self) -> str:
+        """The field that `gbnf` is made of."""
+        asked = [name for name in self.SCHEMA_FIELDS if getattr(self, name) is not None]
+        return asked[0] if asked else "grammar"
 
     @property
     def gbnf(self) -> str | None:

@@ -125,6 +125,7 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
             on_incomplete=self.on_incomplete or "drop",
             sampling=self._sampling(model),
             grammar=self.gbnf,
+            grammar_field=self.grammar_field,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             n=self.n_cmpl or self.n or 1,

@@ -116,6 +116,7 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
             on_incomplete=self.on_incomplete or ("drop" if self.suffix else "replace"),
             sampling=replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
             grammar=self.gbnf,
+            grammar_field=self.grammar_field,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             n=self.n or 1,

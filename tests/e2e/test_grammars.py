@@ -59,6 +59,8 @@ def test_a_grammar_sees_what_comes_after_the_cursor(small_server: Served) -> Non
         {"json_schema": {"$ref": "#"}},
         {"json_schema": {"anyOf": [{"items": {}}] * 3000}},
         {"json_schema": []},
+        {"json_schema": {"const": "\ud800"}},
+        {"json_schema": {"items": {"$ref": "#/b/" + "9" * 5000}, "b": [True]}},
         {"json_schema": {"type": "string", "pattern": "^(((a+)+)+)+$"}},
     ],
 )  # fmt: skip

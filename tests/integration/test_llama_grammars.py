@@ -36,7 +36,7 @@ class Tongue:
 
     def accepts(self, grammar: str, text: str) -> bool:
         """Whether `text` is all of one that the grammar describes."""
-        state = Grammar(self.vocab, grammar)
+        state = Grammar(self.vocab, grammar, self.vocabulary)
         try:
             for token_id in self.tokenizer.encode(text.encode()):
                 if not state.permits(token_id):
@@ -49,7 +49,7 @@ class Tongue:
     def says(self, grammar: str, seed: int) -> str | None:
         """A random text of the grammar, token by token; None where it became too long."""
         rng = np.random.default_rng(seed)
-        state = Grammar(self.vocab, grammar)
+        state = Grammar(self.vocab, grammar, self.vocabulary)
         said = b""
         try:
             for _ in range(80):
@@ -89,7 +89,7 @@ def test_what_the_check_takes_llama_cpp_takes(tongue: Tongue, parts: list[str]) 
         gbnf.check(text)
     except InvalidRequest:
         return
-    Grammar(tongue.vocab, text).close()
+    Grammar(tongue.vocab, text, tongue.vocabulary).close()
 
 
 @pytest.mark.parametrize("text", ["root ::= x", 'root ::= "a', "nonsense", 'root ::= "a"{3,2}'])
@@ -102,7 +102,7 @@ def test_nothing_is_printed_of_a_bad_grammar(
 
 
 def test_a_copy_goes_its_own_way(tongue: Tongue) -> None:
-    grammar = Grammar(tongue.vocab, 'root ::= "(" [ab] ")"')
+    grammar = Grammar(tongue.vocab, 'root ::= "(" [ab] ")"', tongue.vocabulary)
     [bracket], [a], [b] = (tongue.tokenizer.encode(text) for text in (b"(", b"a", b"b"))
     grammar.accept(bracket)
     copy = grammar.copy()
@@ -113,8 +113,39 @@ def test_a_copy_goes_its_own_way(tongue: Tongue) -> None:
     copy.close()
 
 
+def test_a_long_token_with_too_many_readings_is_given_up(tongue: Tongue) -> None:
+    """Each space doubles the readings, and one token is many spaces."""
+    ambiguous = 'root ::= " " root "a" | " " root "b" | "z"'
+    check_grammar(tongue.vocab, ambiguous)
+    grammar = Grammar(tongue.vocab, ambiguous, tongue.vocabulary)
+    pieces = {tongue.vocabulary.bytes_of(i): i for i in range(tongue.vocabulary.n_vocab)}
+    longest = max((piece for piece in pieces if not piece.strip(b" ")), key=len)
+    assert len(longest) > 20
+    with pytest.raises(InvalidRequest, match="too ambiguous"):
+        for _ in range(3):
+            grammar.accept(pieces[longest])
+    grammar.close()
+
+
+def test_a_token_is_permitted_by_its_bytes_as_it_is_by_a_mask(tongue: Tongue) -> None:
+    grammar = Grammar(
+        tongue.vocab, 'root ::= [a-zé]* " "* [A-Z你]+ [^a-z]* "\\n"', tongue.vocabulary
+    )
+    for text in ("", "ab", "é", " ", "A", "\n"):
+        for token_id in tongue.tokenizer.encode(text.encode()):
+            grammar.accept(token_id)
+        row = np.zeros(tongue.vocabulary.n_vocab, np.float32)
+        row[list(tongue.vocabulary.silent_ids)] = -np.inf
+        drawable = np.flatnonzero(np.isfinite(row))
+        grammar.mask(row)
+        asked = [grammar.permits(int(i)) for i in drawable[::7]]
+        assert asked == np.isfinite(row[drawable[::7]]).tolist()
+    grammar.close()
+
+
 def test_a_grammar_with_too_many_readings_is_given_up(tongue: Tongue) -> None:
-    grammar = Grammar(tongue.vocab, 'root ::= "x" root "y" | "x" root "z" | ""')
+    ambiguous = 'root ::= "x" root "y" | "x" root "z" | ""'
+    grammar = Grammar(tongue.vocab, ambiguous, tongue.vocabulary)
     [x] = tongue.tokenizer.encode(b"x")
     with pytest.raises(InvalidRequest, match="too ambiguous"):
         for _ in range(60):
@@ -177,6 +208,11 @@ def test_what_a_schemas_grammar_says_is_json_that_satisfies_it(
             {"properties": {"a": {}}, "required": ["b"], "additionalProperties": True},
             ['{"b": 1}', '{"b": 1, "a": 2, "z": 3, "y": 4}', '{ "b": 1, "z": 3 }'],
             ["{}", '{"a": 1}', '{"z": 1, "b": 2}'],
+        ),
+        (
+            {"properties": {"a": {"type": "null"}, "ab]": {}}, "additionalProperties": True},
+            ['{"a": null, "b": 1}', '{"": 1}', '{"ab": 1, "aé": 2}', '{"ab]": 1, "ab]c": 2}'],
+            ['{"a": null, "a": 1}', '{"a": 1}', '{"\\u0061": 1}', '{"b": 1, "ab]": 2}'],
         ),
         ({"type": "array", "minItems": 1}, ["[1]", "[ 1, 2 ]"], ["[]", "[1,]", "[1 2]"]),
         ({"type": ["array", "null"], "maxItems": 2}, ["[]", "[1,2]", "null"], ["[1,2,3]"]),

@@ -78,11 +78,11 @@ def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
 )
 def test_a_grammar_that_does_not_compile_is_an_error(engine: LlamaEngine, gbnf: str) -> None:
     with pytest.raises(InvalidRequest, match="grammar"):
-        Grammar(engine.vocab, gbnf)
+        Grammar(engine.vocab, gbnf, engine.vocabulary)
 
 
 def test_a_grammar_permits_what_it_describes(engine: LlamaEngine) -> None:
-    grammar = Grammar(engine.vocab, 'root ::= "yes" | "no"')
+    grammar = Grammar(engine.vocab, 'root ::= "yes" | "no"', engine.vocabulary)
     yes, maybe = engine.encode(b"yes"), engine.encode(b"maybe")
     assert grammar.permits(yes[0]) and not grammar.permits(maybe[0])
     for token_id in yes:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from support.driving import chunks_of, collect, whole
 from support.toy import special, toy_encode, toy_generation, toy_vocabulary
+from support.vocab import sentencepiece_like
 from suture.healing import TokenKind, Vocabulary
 from suture.server.decoding.drafts import DraftWidth
 from suture.server.decoding.gbnf import refusal
@@ -134,13 +135,120 @@ def test_c4_where_nothing_healed_is_permitted_healing_is_dropped() -> None:
 
     engine = ScriptedEngine(vocabulary, lambda piece: list(piece), insists)
     request = CompletionRequest(
-        "user", give_back=4, max_tokens=9, grammar=grammar_of("()"), return_tokens=True
+        "user",
+        give_back=4,
+        max_tokens=9,
+        grammar=grammar_of("()"),
+        sampling=SamplingParams(logit_bias=((ord("u"), -np.inf),)),
+        return_tokens=True,
     )
     chunks = list(chunks_of(toy_generation(request, engine), engine))
     result = chunks[-1].result
     assert result is not None and result.healing.level == "none"
     assert "".join(chunk.text for chunk in chunks) == "()"
     assert result.completion_tokens == 3  # the brackets and the end
+
+
+def test_c4_a_token_that_says_just_what_is_pending_comes_where_all_others_are_forbidden() -> None:
+    pieces = [b" " + bytes([a, b]) for a in range(65, 91) for b in range(65, 91)]
+    vocabulary = byte_vocabulary_with(pieces)
+
+    def insists(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(vocabulary.n_vocab, np.float32)
+        row[256:] = 20.0
+        return row
+
+    engine = ScriptedEngine(vocabulary, lambda piece: list(piece), insists)
+    request = CompletionRequest("x ", give_back=1, max_tokens=9, grammar=grammar_of("7"))
+    text, result = whole(toy_generation(request, engine), engine)
+    assert (text, result.healing.level, result.healing.nodes) == ("7", "recursive", 1)
+
+
+def test_c4_no_healed_token_ends_inside_a_character() -> None:
+    """What is said of it alone would be a replacement character, which nothing goes on from."""
+    vocabulary = byte_vocabulary_with([b"user\xc3"])
+
+    def insists(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(vocabulary.n_vocab, np.float32)
+        row[256] = 20.0
+        return row
+
+    def encode(text_bytes: bytes) -> list[int]:
+        return list(text_bytes.decode("utf-8", "replace").encode())
+
+    engine = ScriptedEngine(vocabulary, encode, insists)
+    request = CompletionRequest(
+        "user", give_back=4, max_tokens=9, grammar=grammar_of("\ufffd", "é"), return_tokens=True
+    )
+    chunks = list(chunks_of(toy_generation(request, engine), engine))
+    said = b"".join(vocabulary.bytes_of(i) for chunk in chunks for i in chunk.token_ids)
+    assert said.decode() in ("user\ufffd", "useré")
+
+
+def spaced_vocabulary_insisting_on(piece: bytes) -> tuple[Vocabulary, ScriptedEngine]:
+    """A SentencePiece vocabulary, whose tokenizer puts a space before every text."""
+    vocabulary, encode = sentencepiece_like()
+    row = np.zeros(vocabulary.n_vocab, np.float32)
+    row[vocabulary.ids_of(piece)[0]] = 20.0
+    return vocabulary, ScriptedEngine(vocabulary, encode, lambda tokens: row.copy())
+
+
+def test_c4_the_grammar_sees_no_dummy_space_in_an_overhang() -> None:
+    vocabulary, engine = spaced_vocabulary_insisting_on(b"self")
+    request = CompletionRequest(
+        "\nsel", give_back=1, max_tokens=1, grammar=grammar_of("f"), return_tokens=True
+    )
+    chunks = list(chunks_of(toy_generation(request, engine), engine))
+    said = [vocabulary.bytes_of(i) for chunk in chunks for i in chunk.token_ids]
+    assert said == [b"self"]
+
+
+def test_c4_dropped_healing_says_what_is_pending_without_a_dummy_space() -> None:
+    vocabulary, engine = spaced_vocabulary_insisting_on(b"self")
+    bans = tuple((i, -np.inf) for piece in (b"s", b"se", b"sel") for i in vocabulary.ids_of(piece))
+    request = CompletionRequest(
+        "\nsel",
+        give_back=1,
+        max_tokens=9,
+        grammar=grammar_of("()"),
+        sampling=SamplingParams(logit_bias=bans),
+        return_tokens=True,
+    )
+    chunks = list(chunks_of(toy_generation(request, engine), engine))
+    result = chunks[-1].result
+    assert result is not None and result.healing.level == "none"
+    said = b"".join(vocabulary.bytes_of(i) for chunk in chunks for i in chunk.token_ids)
+    assert said == b"sel()"
+
+
+def test_v1_no_sampler_makes_a_grammar_ask_for_ever() -> None:
+    model = random_model(VOCABULARY.n_vocab)
+    repeated = replace(PLAIN, prefix="a b c a b c a b c", healing="off", grammar=grammar_of("xyz"))
+    for params in (
+        SamplingParams(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1),
+        SamplingParams(dry_multiplier=-1e30, dry_base=1e30),
+    ):
+        assert text_of(replace(repeated, sampling=params), model) == "xyz"
+
+
+def test_a_draw_that_is_refused_after_the_mask_ends_the_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TextsGrammar, "permits", lambda grammar, token_id: False)
+    request = replace(PLAIN, healing="off", grammar=grammar_of("xyz"))
+    for temperature in (0.0, 1.0):
+        sampled = replace(request, sampling=SamplingParams(temperature=temperature))
+        text, result = whole(*generation_of(sampled, random_model(VOCABULARY.n_vocab)))
+        assert (text, result.finish) == ("", "eos")
+
+
+def test_v1_nothing_is_drawn_where_everything_is_banned() -> None:
+    bans = tuple((i, -np.inf) for i in range(VOCABULARY.n_vocab))
+    for temperature in (0.0, 1.0):
+        params = SamplingParams(temperature=temperature, logit_bias=bans)
+        request = replace(PLAIN, healing="off", sampling=params)
+        text, result = whole(*generation_of(request, random_model(VOCABULARY.n_vocab)))
+        assert (text, result.finish) == ("", "eos")
 
 
 WORDS = ["user", "userName", "Name", " x", " = ", "()", "return", "\n", "é", "ret"]

@@ -52,7 +52,7 @@ def token_without_sequence(engine: LlamaEngine, sequence: SequenceId) -> None:
 
 
 def forbidden_token_accepted(engine: LlamaEngine, sequence: SequenceId) -> None:
-    Grammar(engine.vocab, 'root ::= "yes"').accept(100)
+    Grammar(engine.vocab, 'root ::= "yes"', engine.vocabulary).accept(100)
 
 
 CASES: dict[str, Callable[[LlamaEngine, SequenceId], None]] = {

@@ -79,5 +79,7 @@ def toy_generation(
             frozenset(i for i in vocabulary.silent_ids if not transducer.piece_of(i)),
         )
         stream = window_stream(request, plan, vocabulary, decoding, stops)
+    if request.grammar is not None:
+        engine.check_grammar(request.grammar)
     known = DraftIndex(plan.kept_ids, expected)
     return Generation(request, plan, vocabulary, stream, engine, known)

@@ -197,6 +197,24 @@ def test_what_was_refused_may_come_again_with_its_number() -> None:
     assert asyncio.run(run()) == ["eos", "eos", "eos"]
 
 
+def test_a_grammar_is_checked_once_for_all_candidates_and_blamed_on_its_field() -> None:
+    async def run() -> None:
+        async with completing(random_model(VOCABULARY.n_vocab)) as made:
+            checked: list[str] = []
+            check = made.engine.check_grammar
+            made.engine.check_grammar = lambda gbnf: checked.append(gbnf) or check(gbnf)  # type: ignore[method-assign,func-returns-value]
+            request = CompletionRequest("x", grammar='root ::= "a"', n=4, max_tokens=2)
+            await made.complete(request)
+            assert checked == ['root ::= "a"']
+            for field in ("grammar", "json_schema"):
+                bad = replace(request, grammar="root ::= x", grammar_field=field)
+                with pytest.raises(InvalidRequest) as raised:
+                    await made.complete(bad)
+                assert raised.value.field == field and "rule x is not" in str(raised.value)
+
+    asyncio.run(run())
+
+
 def hole(typed: str) -> CompletionRequest:
     prefix = "def x = me\n" * 9 + typed
     return CompletionRequest(prefix, "return\n" * 9, infill=True, layout="anchor", max_tokens=3)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from suture.server.decoding.gbnf import MAX_BYTES, MAX_NESTING, check
 from suture.server.errors import InvalidRequest
 
 GOOD = [
+    "root ::= " + " | ".join(f'"a{i}" root2 "b"' for i in range(2000)) + '\nroot2 ::= "x"',
+    "root ::= [0-9] any\nany ::= " + " | ".join(f'"a{i}"' for i in range(2000)),
+    'root ::= e\ne ::= "-" e ws | "1" ws\nws ::= (" " | "\\n")*',
     'root ::= "a"',
     '# a comment\nroot ::= a | b # another\n\na ::= [a-z]+\nb ::= [^\\]\\x00-\\x1F"-]*\n',
     'root ::= (\n  "a" |\n  "b"\n)? root2\nroot2 ::= "\\"\\n\\u00e9\\U0001F600" .',
@@ -52,11 +57,16 @@ SLOW = {
     "a long way to look for it": "\n".join(
         ["root ::= a0", *(f"a{i} ::= a{i + 1}" for i in range(2000)), 'a2000 ::= "x"']
     ),
+    "many ways behind a character": "root ::= " + " | ".join(['"a"root"b"'] * 4500),
+    "some ways behind a character": "root ::= " + " | ".join(['"a"root"b"'] * 400),
+    "many ways behind a rule": "root ::= " + " | ".join(['x root"b"'] * 400) + "\nx ::= ((y))\n"
+    'y ::= "a"',
     "many readings at the start": "root ::= " + "a " * 5000 + '\na ::= "x"?',
     "deep brackets": "root ::= " + "(" * (MAX_NESTING + 1) + '"a"' + ")" * (MAX_NESTING + 1),
     "deeper brackets": "root ::= " + "(" * 60_000,
     "much text": 'root ::= "' + "a" * MAX_BYTES + '"',
     "much text after all": f'root ::= "{"a" * 1000}"{{2000}}',
+    "very much text after all": f'root ::= "{"a" * 60_000}"{{2000}}',
     "much text inside much text": 'root ::= a{2000}\na ::= ("aaaaaaaaaaaaaaaaaaaa"{0,2000}){2000}',
 }
 
@@ -78,3 +88,12 @@ def test_what_llama_cpp_would_choke_on_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         check(SLOW[name])
     assert len(str(caught.value)) < 200
+
+
+def test_repetitions_are_counted_before_they_are_made() -> None:
+    tracemalloc.start()
+    with pytest.raises(InvalidRequest, match="elements"):
+        check(f'root ::= "{"a" * 60_000}"{{2000}}')
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20e6

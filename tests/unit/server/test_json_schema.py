@@ -50,6 +50,7 @@ BAD: list[tuple[Any, str]] = [
     ({"type": []}, "not empty"),
     ({"properties": []}, "no object"),
     ({"required": "name"}, "array of names"),
+    ({"required": 3}, "array of names"),
     ({"enum": []}, "not empty"),
     ({"enum": list(range(3000))}, "values"),
     ({"type": "string", "pattern": "^}$"}, "pattern is not supported yet"),
@@ -64,7 +65,25 @@ BAD: list[tuple[Any, str]] = [
     ({"anyOf": [True], "properties": {}}, "beside anyOf"),
     ({"allOf": [{"type": "string"}, {"minLength": 3}]}, "other than objects"),
     ({"allOf": [{"properties": 3}, {"required": 3}]}, "no object"),
-    ({"prefixItems": [True], "items": True}, "after prefixItems"),
+    ({"prefixItems": [True], "items": True}, "than prefixItems"),
+    ({"prefixItems": [True, True], "maxItems": 1}, "than prefixItems"),
+    ({"const": "\ud800"}, "lone surrogate"),
+    ({"enum": [{"\ud800": 1}]}, "lone surrogate"),
+    ({"properties": {"\ud800": True}}, "lone surrogate"),
+    ({"const": float("inf")}, "too large"),
+    ({"items": {"$ref": "#/b/" + "9" * 900}, "b": [True]}, "points at nothing"),
+    ({"items": {"$ref": "#/b/" + "9" * 5000}, "b": [True]}, "1000 characters"),
+    ({"description": "x" * 300_000}, "at most 262144 bytes"),
+    ({"type": ["null"] * 9}, "more than 8 types"),
+    ({"enum": ["x" * 40_000, "y" * 40_000]}, "makes a grammar of more than 65536 bytes"),
+    ({"type": "string", "format": "date", "maxLength": 3}, "length beside a format"),
+    ({"allOf": [{"properties": {"a": {}}}, {"properties": {"a": {}}}]}, "property twice in allOf"),
+    (
+        {"allOf": [{"properties": {"a": {}}}, {"additionalProperties": False}]},
+        "additionalProperties in allOf",
+    ),
+    ({"type": "string", "enum": [1, None]}, "none is of its type"),
+    ({"properties": {"a" * 3000: {}}, "additionalProperties": True}, "too long names"),
 ]
 
 
@@ -77,6 +96,28 @@ def test_a_schema_becomes_a_grammar(schema: Any) -> None:
 def test_what_is_no_schema_or_too_much_of_one_is_refused(schema: Any, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
         schema_grammar(schema)
+
+
+def test_a_schema_nested_deeper_than_python_goes_is_refused() -> None:
+    schema: Any = []
+    for _ in range(100_000):
+        schema = [schema]
+    with pytest.raises(SchemaError, match="deeper"):
+        schema_grammar({"const": schema})
+
+
+def test_what_references_lead_to_is_counted_each_time_before_it_is_looked_at() -> None:
+    names = [f"p{i}" for i in range(6000)]
+    part = {"properties": dict.fromkeys(names, True), "required": names}
+    with pytest.raises(SchemaError, match="more than 10000 names"):
+        schema_grammar({"allOf": [{"$ref": "#/d"}] * 2, "d": part})
+    with pytest.raises(SchemaError, match="more than 1000 parts"):
+        schema_grammar({"allOf": [{"$ref": "#/d"}] * 5000, "d": {"required": ["a"]}})
+
+
+def test_values_of_another_type_are_left_out() -> None:
+    grammar = schema_grammar({"type": ["integer", "null"], "enum": ["a", 1, 2.0, 2.5, None, True]})
+    assert 'part-0 ::= "1" | "2.0" | "null"\n' in grammar
 
 
 def test_a_deep_schema_is_refused() -> None:

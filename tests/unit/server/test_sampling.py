@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suture.healing import Vocabulary
 from suture.server.decoding.candidates import Candidates
-from suture.server.decoding.repetition import penalize
+from suture.server.decoding.repetition import avoid_repetition, penalize, sequence_breakers
 from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.request import SamplingParams
 
@@ -114,3 +116,52 @@ def test_any_row_and_parameters_give_a_token(
 def test_log_probability_is_the_softmaxs() -> None:
     expected = np.log(softmax(ROW.astype(np.float64)))
     assert [log_probability(ROW, i) for i in range(5)] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_v1_xtc_never_leaves_a_banned_token(seed: int) -> None:
+    row = np.array([-np.inf, 1, 2, 3], np.float32)
+    params = SamplingParams(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=seed)
+    assert Sampler(params).pick(row) == 1
+
+
+def test_dry_keeps_every_logit_a_number() -> None:
+    row = np.array([-np.inf, 1, 2, 3], np.float32)
+    history = [0, 1, 2, 0, 1, 2, 0, 1, 2]
+    for multiplier in (-1e30, 1e30):
+        params = SamplingParams(dry_multiplier=multiplier, dry_base=1e30)
+        left = avoid_repetition(Candidates(row), history, params, {})
+        assert not np.isnan(left.logits).any() and left.logits.max() < np.inf
+        assert Sampler(params).pick(row, history=history) == 3
+
+
+def test_a_greedy_chain_keeps_what_stands_before_penalties() -> None:
+    row = np.array([0, 1, 2, 3], np.float32)
+    params = SamplingParams(top_k=1, repeat_penalty=1e6)
+    for names in (("top_k", "penalties", "temperature"), ("temperature", "penalties")):
+        assert Sampler(replace(params, samplers=names)).pick(row, history=[3]) == 3
+    assert Sampler(params).pick(row, history=[3]) == 2
+
+
+@pytest.mark.parametrize("base", [1.0, 1.75])
+def test_dry_looks_at_a_text_of_one_token_a_bounded_number_of_times(base: float) -> None:
+    params = SamplingParams(dry_multiplier=1.0, dry_base=base)
+    row = np.zeros(3, np.float32)
+    started = time.thread_time()
+    left = avoid_repetition(Candidates(row), [1] * 50_000, params, {})
+    assert time.thread_time() - started < 2.0
+    assert left.logits[1] < 0 == left.logits[0]
+
+
+def test_the_rest_of_a_breaker_is_tokenized_once_for_each_beginning_of_it() -> None:
+    encoded: list[bytes] = []
+
+    def encode(text: bytes) -> list[int]:
+        encoded.append(text)
+        return list(text)
+
+    vocabulary = Vocabulary([*(bytes([i]) for i in range(256)), b"xa", b"ya", b"za", b"zab"])
+    breakers = sequence_breakers(("abc",), vocabulary, encode)
+    assert sorted(encoded) == [b"bc", b"c"]
+    assert breakers[256] == breakers[257] == [(ord("b"), ord("c"))]
+    assert breakers[259] == [(ord("c"),)]

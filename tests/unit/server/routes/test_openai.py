@@ -82,3 +82,32 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field: str, value: Any) ->
     with pytest.raises(InvalidRequest) as raised:
         parse({field: value})
     assert raised.value.field is not None and raised.value.field.startswith(field)
+
+
+def test_a_schema_that_is_null_is_absent() -> None:
+    any_json = parse({"response_format": {"type": "json_object"}})
+    null = parse({"response_format": {"type": "json_object", "schema": None}})
+    assert null.grammar == any_json.grammar is not None
+    with pytest.raises(InvalidRequest, match="must have a json_schema with a schema"):
+        parse({"response_format": {"type": "json_schema", "json_schema": {"schema": None}}})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": "\ud800"},
+        {"properties": {"\ud800": {}}},
+        {"items": {"$ref": "#/b/" + "9" * 5000}, "b": [True]},
+    ],
+)
+def test_a_schema_that_cannot_be_told_is_refused(schema: Any) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        parse({"json_schema": schema})
+    assert raised.value.field == "json_schema"
+
+
+def test_a_grammar_says_which_field_it_is_from() -> None:
+    assert parse({"grammar": "root ::= [a]"}).grammar_field == "grammar"
+    assert parse({"json_schema": {}}).grammar_field == "json_schema"
+    schema = {"type": "json_object"}
+    assert parse({"response_format": schema}).grammar_field == "response_format"
