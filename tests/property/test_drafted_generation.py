@@ -120,7 +120,7 @@ def test_a_text_that_repeats_what_is_there_takes_few_evaluations() -> None:
 
     assert text == complete(model, request, None)[1]
     assert result.completion_tokens == 30
-    assert n_steps < 18
+    assert n_steps < 20
     assert result.draft.accepted == 30 - n_steps
 
 
