@@ -121,7 +121,15 @@ class DraftWidth:
             self._accepted[bucket] = kept + (1 - _MEMORY) * came_true
 
     def best(self, n_matched: int, n_available: int) -> int:
-        """The number of drafted tokens that yields most tokens a second; 0 for none."""
+        """The number of drafted tokens that yields most tokens a second; 0 for none.
+
+        After a long match every width is tried once, the widest first: what it costs here is not
+        known until then, and little is lost.
+        """
+        if n_matched >= MAX_DRAFT:
+            for n_tokens in reversed(_WIDTHS):
+                if 1 < n_tokens <= n_available + 1 and not self._costs.has_seen(n_tokens):
+                    return n_tokens - 1
         share = self._accepted[self._bucket(n_matched)]
         best, best_rate = 0, 1 / self._costs.of(1)
         for n_tokens in _WIDTHS:

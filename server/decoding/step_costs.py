@@ -23,7 +23,7 @@ class StepCosts:
     def __init__(self) -> None:
         self._one_s = _COSTS[1] / 1000
         self._multiples = {n: ms / _COSTS[1] for n, ms in _COSTS.items()}
-        self._is_learned = False
+        self._seen: set[int] = set()
 
     def of(self, n_tokens: int) -> float:
         """Seconds that `n_tokens` will take; between the sizes that are known, in proportion."""
@@ -38,6 +38,10 @@ class StepCosts:
         share = (n_tokens - below) / (above - below)
         return self._one_s * (known[below] + share * (known[above] - known[below]))
 
+    def has_seen(self, n_tokens: int) -> bool:
+        """Whether so many tokens have been evaluated here."""
+        return n_tokens in self._seen
+
     def is_redone_sooner(self, n_tokens: int, n_all: int, elapsed_s: float) -> bool:
         """Whether `n_tokens` alone would be done before the evaluation of `n_all` they are in."""
         return self.of(n_tokens) < self.of(n_all) - elapsed_s
@@ -47,13 +51,15 @@ class StepCosts:
         known = self._multiples
         if n_tokens not in known:
             return
-        if not self._is_learned:
+        is_first = n_tokens not in self._seen
+        if not self._seen:
             self._one_s = seconds / known[n_tokens]
-            self._is_learned = True
         elif n_tokens == 1:
-            self._one_s = _blend(self._one_s, seconds)
+            self._one_s = seconds if is_first else _blend(self._one_s, seconds)
         else:
-            known[n_tokens] = _blend(known[n_tokens], seconds / self._one_s)
+            seen = seconds / self._one_s
+            known[n_tokens] = seen if is_first else _blend(known[n_tokens], seen)
+        self._seen.add(n_tokens)
 
 
 def _blend(believed: float, seen: float) -> float:

@@ -61,8 +61,30 @@ def test_what_is_expected_is_drafted_until_it_is_not_met(
         index.extend([token])
 
 
+def familiar() -> StepCosts:
+    """Costs of which each has been seen to be what it was thought to be."""
+    costs = StepCosts()
+    for n_tokens in (1, 2, 3, 4, 8, 16):
+        costs.observe(n_tokens, costs.of(n_tokens))
+    return costs
+
+
+def test_every_width_is_tried_once_after_a_long_match() -> None:
+    costs = StepCosts()
+    width = DraftWidth(costs)
+    tried = []
+    for _ in range(6):
+        n_drafted = width.best(MAX_DRAFT, 15)
+        tried.append(n_drafted)
+        costs.observe(n_drafted + 1, costs.of(n_drafted + 1))
+
+    assert tried == [15, 7, 3, 2, 1, 3]
+    assert DraftWidth(StepCosts()).best(MAX_DRAFT, 5) == 3
+    assert DraftWidth(StepCosts()).best(MAX_DRAFT, 0) == 0
+
+
 def test_drafts_that_come_true_become_wide_and_others_cease() -> None:
-    width = DraftWidth(StepCosts())
+    width = DraftWidth(familiar())
     assert width.best(MAX_DRAFT, 15) == 3
     for _ in range(60):
         width.observe_draft(MAX_DRAFT, 15, 0)
@@ -73,7 +95,7 @@ def test_drafts_that_come_true_become_wide_and_others_cease() -> None:
 
 
 def test_another_text_gives_credit_back() -> None:
-    width = DraftWidth(StepCosts())
+    width = DraftWidth(familiar())
     for _ in range(60):
         width.observe_draft(MAX_DRAFT, 15, 0)
     for _ in range(20):
@@ -83,7 +105,7 @@ def test_another_text_gives_credit_back() -> None:
 
 
 def test_a_short_match_says_nothing_of_a_long_one() -> None:
-    width = DraftWidth(StepCosts())
+    width = DraftWidth(familiar())
     for _ in range(60):
         width.observe_draft(MIN_MATCH, 3, 0)
 
