@@ -83,12 +83,14 @@ class Gate:
 
     def __init__(self, until: bytes) -> None:
         self.until = len(until)
-        self.go = threading.Event()
+        self.reached, self.go = threading.Event(), threading.Event()
         self.model = speaking_model(VOCABULARY, SAID)
 
     def __call__(self, tokens: Sequence[int]) -> Logits:
         spoken = sum(len(VOCABULARY.bytes_of(token)) for token in tokens)
-        assert spoken < self.until or self.go.wait(20)
+        if spoken >= self.until:
+            self.reached.set()
+            assert self.go.wait(20)
         return self.model(tokens)
 
 
@@ -149,6 +151,8 @@ def test_a_mistake_taken_back_gets_an_answer_of_its_own() -> None:
     async def work(editor: Editor) -> None:
         first = editor.ask(FIRST)
         await anext(first)
+        # Or the mistake would be answered beside it.
+        assert await asyncio.to_thread(gate.reached.wait, 20)
         mistyped = asyncio.create_task(editor.complete(replace(FIRST, prefix="def x = [", seq=2)))
         await asyncio.sleep(0.01)
         taken_back = asyncio.create_task(editor.complete(replace(FIRST, seq=3)))
