@@ -47,9 +47,9 @@ class Answer:
     `is_far` says that the cursor will soon be too far from the anchor of the prompt.
     """
 
-    def __init__(self, request: CompletionRequest, rest: str = "") -> None:
+    def __init__(self, request: CompletionRequest, rest: str = "", is_far: bool = False) -> None:
         self.request = request
-        self.is_far = False
+        self._is_far = is_far
         self._rest = rest
         self._over_closers: OverClosers | None = None
         self.jobs: tuple[Job, ...] = ()
@@ -85,7 +85,7 @@ class Answer:
             return False
         n_lines = request.prefix.count("\n", len(self.request.prefix))
         is_anchored = self.result is not None and self.result.prompt.layout == "anchor"
-        return self.is_far or (is_anchored and n_lines > MAX_LINES // 2)
+        return self._is_far or (is_anchored and n_lines > MAX_LINES // 2)
 
     def rest_for(self, request: CompletionRequest) -> Rest | None:
         """What is known of the answer to `request`; None if it is not the rest of this one."""

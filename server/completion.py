@@ -79,9 +79,9 @@ class Completions:
         point.
         """
         self._end_pause()
-        if not self._arrives_in_time(request):
-            self.counters.superseded += 1
-            for chunk in superseded(request):
+        session, seq = request.session, request.seq
+        if not self._sessions.arrive(session, seq):
+            for chunk in self._overtaken(request):
                 yield chunk
             return
         if (known := self._typed_through(request)) is not None:
@@ -94,14 +94,13 @@ class Completions:
         try:
             generations = await self._prepare(request, model)
             answer = self._answer(request, generations)
-            if not generations or not self._attach(request, answer):
-                self.counters.superseded += 1
-                for chunk in superseded(request):
+            if not generations or not self._sessions.attach(session, seq, answer):
+                for chunk in self._overtaken(request):
                     yield chunk
                 return
             self._scheduler.submit(*answer.jobs)
         except BaseException:
-            self._retract(request)
+            self._sessions.retract(session, seq)
             raise
         self._answers.add(answer)
         async with aclosing(self._listen(request, model, answer, answer.listener)) as heard:
@@ -125,8 +124,7 @@ class Completions:
             if answer.listener is items:
                 answer.leave()
                 self._cancel(answer, "cancelled")
-                if request.session is not None:
-                    self._sessions.leave(request.session, answer)
+                self._sessions.leave(request.session, answer)
 
     def _begin_pause(self, request: CompletionRequest, model: LoadedModel, answer: Answer) -> None:
         """Have the anchor move, if it is to, once nobody has asked for anything in a while."""
@@ -173,6 +171,11 @@ class Completions:
     def close(self) -> None:
         self._encoding.close()
 
+    def _overtaken(self, request: CompletionRequest) -> list[CompletionChunk]:
+        """The answer to a request after which a newer one has come."""
+        self.counters.superseded += 1
+        return superseded(request)
+
     def _cancel(self, answer: Answer, reason: FinishReason) -> None:
         for job in answer.jobs:
             self._scheduler.cancel(job, reason)
@@ -193,7 +196,7 @@ class Completions:
 
         def plan(encode: Encode) -> tuple[list[Generation], float, float]:
             began = time.perf_counter()
-            if not self._is_newest(request):
+            if not self._sessions.is_newest(request.session, request.seq):
                 return [], began, began
             generations = self._generations(request, model, recalled, encode)
             return generations, began, time.perf_counter()
@@ -244,8 +247,9 @@ class Completions:
     def _answer(self, request: CompletionRequest, generations: list[Generation]) -> Answer:
         """An answer on the running event loop, with the jobs that its chunks come from."""
         outbox = self._outbox_here()
-        answer = Answer(request, generations[0].rest if generations else "")
-        answer.is_far = any(generation.plan.is_far for generation in generations)
+        # All candidates have one plan.
+        plan = generations[0].plan if generations else None
+        answer = Answer(request, plan.rest, plan.is_far) if plan else Answer(request)
         deadlines = request.deadline_ms, request.prompt_deadline_ms
         answer.jobs = tuple(
             Job(generation, partial(_put, outbox, answer, index), *deadlines)
@@ -264,38 +268,17 @@ class Completions:
     ) -> tuple[Answer, asyncio.Queue[Item]] | None:
         """The answer whose beginning was typed, and its chunks; what else runs here ends."""
         found = self._answers.find(request)
-        if request.session is not None and request.seq is not None:
-            before = self._sessions.take_running(request.session)
-            if before is not None and (found is None or before is not found[0]):
-                before.leave()
-                self._cancel(before, "superseded")
+        before = self._sessions.take_running(request.session, request.seq)
+        if before is not None and (found is None or before is not found[0]):
+            before.leave()
+            self._cancel(before, "superseded")
         if found is None:
             return None
         answer, rest = found
         for job in answer.jobs:
             job.clock.restart()
-        self._attach(request, answer)
+        self._sessions.attach(request.session, request.seq, answer)
         return answer, answer.hand_over(rest)
-
-    def _arrives_in_time(self, request: CompletionRequest) -> bool:
-        """Whether no newer request of its session has come."""
-        if request.session is None or request.seq is None:
-            return True
-        return self._sessions.arrive(request.session, request.seq)
-
-    def _is_newest(self, request: CompletionRequest) -> bool:
-        if request.session is None or request.seq is None:
-            return True
-        return self._sessions.is_newest(request.session, request.seq)
-
-    def _retract(self, request: CompletionRequest) -> None:
-        if request.session is not None and request.seq is not None:
-            self._sessions.retract(request.session, request.seq)
-
-    def _attach(self, request: CompletionRequest, answer: Answer) -> bool:
-        if request.session is None or request.seq is None:
-            return True
-        return self._sessions.attach(request.session, request.seq, answer)
 
 
 class TransducerCache:

@@ -13,6 +13,7 @@ the drafted one ends the step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -112,13 +113,13 @@ class Generation:
         return self._plan.kept_ids
 
     @property
-    def request(self) -> CompletionRequest:
-        return self._request
+    def tokens(self) -> Sequence[int]:
+        """The prompt and all that was accepted; not to be changed by the caller."""
+        return self._tokens
 
     @property
-    def rest(self) -> str:
-        """The closers behind the cursor that the answer is an edit over."""
-        return self._plan.rest
+    def request(self) -> CompletionRequest:
+        return self._request
 
     @property
     def max_tokens(self) -> int:

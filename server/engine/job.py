@@ -52,8 +52,7 @@ class Job:
         try:
             return self.generation.finish(reason)
         except Exception as error:
-            _log.error("a request failed while its text was made: %s", without_values(error))
-            return EngineError(f"the engine failed: {type(error).__name__}")
+            return failure(error, "while its text was made")
 
     def tell(self, item: CompletionChunk | SutureError) -> None:
         """Hand over a chunk or an error; one that cannot be told must not stop the others.
@@ -73,6 +72,14 @@ class Job:
         if self.end_early is not None:
             return self.end_early
         return "deadline" if self.clock.past_deadline() else None
+
+
+def failure(error: Exception, where: str) -> SutureError:
+    """What a job is told of an exception that ends it; logs what nobody foresaw."""
+    if isinstance(error, SutureError):
+        return error
+    _log.error("a request failed %s: %s", where, without_values(error))
+    return EngineError(f"the engine failed: {type(error).__name__}")
 
 
 class Clock:

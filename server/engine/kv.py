@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from suture.server.engine.protocol import Engine, SavedSequence, SequenceId
 from suture.server.errors import EngineError
@@ -28,6 +29,9 @@ SAVED_BYTES = 256 << 20
 MAX_SAVED = 128  # where a model is so small that their states do not bound them
 # Evaluating fewer tokens again costs no more than copying a sequence about.
 WORTH_KEEPING = 64
+
+_Kept = tuple[int, Sequence[int], int]
+"""A sequence or a saved one by its key, its tokens, and the fewest it may be cut back to."""
 
 
 class KvCache:
@@ -104,40 +108,34 @@ class KvCache:
         """Whether a prompt fits beside those that run, with which it may share its beginning."""
         if self.has_room(len(prompt_ids)):
             return True
-        wanted = list(prompt_ids[:-1])
-        shared = [
-            n_common
-            for sequence in self._running
-            if (n_common := common_length(self._engine.tokens(sequence), wanted))
-            >= self._engine.shortest(sequence)
-        ]
-        return self.has_room(len(prompt_ids) - max(shared, default=0))
+        _, n_shared = self._longest(self._held(self._running), list(prompt_ids[:-1]))
+        return self.has_room(len(prompt_ids) - n_shared)
 
     def has_room(self, n_tokens: int) -> bool:
         """Whether so many tokens would fit if the idle sequences were evicted."""
         return self._engine.n_free + self._n_idle_tokens() >= n_tokens
 
-    def _live(self) -> Iterator[SequenceId]:
-        """All sequences in the cache; idle ones first, the newest of them before all."""
-        yield from reversed(self._idle)
-        yield from self._running
+    def _held(self, sequences: Iterable[SequenceId]) -> Iterator[_Kept]:
+        engine = self._engine
+        for sequence in sequences:
+            yield sequence, engine.tokens(sequence), engine.shortest(sequence)
 
     def _longest_live(self, wanted: list[int]) -> tuple[SequenceId | None, int]:
-        """The first that shares most with `wanted`, and how many tokens; None if none does."""
-        best, n_best = None, 0
-        for sequence in self._live():
-            tokens = self._engine.tokens(sequence)
-            n_common = longer_common(tokens, wanted, n_best)
-            if n_common > n_best and n_common >= self._engine.shortest(sequence):
-                best, n_best = sequence, n_common
-        return best, n_best
+        """Of the sequences in the cache: idle ones first, the newest of them before all."""
+        live = itertools.chain(reversed(self._idle), self._running)
+        found, n_common = self._longest(self._held(live), wanted)
+        return (None if found is None else SequenceId(found)), n_common
 
     def _longest_saved(self, wanted: list[int]) -> tuple[int | None, int]:
-        """As `_longest_live`, among those that were saved."""
+        kept = ((key, saved.tokens, saved.shortest) for key, saved in self._saved.items())
+        return self._longest(kept, wanted)
+
+    def _longest(self, kept: Iterable[_Kept], wanted: list[int]) -> tuple[int | None, int]:
+        """The first that shares most with `wanted`, and how many tokens; None if none does."""
         best, n_best = None, 0
-        for key, saved in self._saved.items():
-            n_common = longer_common(saved.tokens, wanted, n_best)
-            if n_common > n_best and n_common >= saved.shortest:
+        for key, tokens, shortest in kept:
+            n_common = longer_common(tokens, wanted, n_best)
+            if n_common > n_best and n_common >= shortest:
                 best, n_best = key, n_common
         return best, n_best
 

@@ -105,9 +105,7 @@ class LlamaEngine:
         self.can_branch = self.memory in ("full", "sliding")
         self.n_sequences = N_SEQ_MAX if self.can_branch else N_STATES
         self._n_window = int(self._lib.llama_model_n_swa(self._model))
-        self._abort_callback = self._lib.ggml_abort_callback(
-            lambda _data: self.can_branch and self.should_abort()
-        )
+        self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
         try:
             self._check_vocabulary(path)
             self._context = self._make_context(path, n_ctx, n_threads)
@@ -385,7 +383,8 @@ class LlamaEngine:
         params.flash_attn_type = _FLASH_ATTENTION_AUTO
         params.kv_unified = True  # tokens of a tree belong to several sequences at once
         params.swa_full = True  # or a sequence that was cut back would lack its window
-        params.abort_callback = self._abort_callback
+        if self.can_branch:
+            params.abort_callback = self._abort_callback
         if params.n_outputs_max < params.n_seq_max:
             raise ValueError("llama.cpp aborts where n_outputs_max < n_seq_max")
         context = lib.llama_init_from_model(self._model, params)

@@ -12,7 +12,6 @@ X1  after a cancel at most the chunk under way is evaluated. It is aborted where
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,18 +19,15 @@ from dataclasses import replace
 from suture.server.counters import Counters
 from suture.server.decoding.drafts import DraftWidth
 from suture.server.decoding.step_costs import StepCosts
-from suture.server.engine.job import Job
+from suture.server.engine.job import Job, failure
 from suture.server.engine.kv import KvCache, common_length
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, SutureError, Unavailable
-from suture.server.logs import without_values
 from suture.server.request import CompletionChunk
 
 PREFILL_CHUNK = 64  # an abort then takes effect within some 10 ms; larger ones are hardly faster
 PREFILL_SLICE = 16  # beside others that draw tokens: six times their own step, on two cores
-
-_log = logging.getLogger("suture.engine")
 
 
 class _Run:
@@ -128,7 +124,7 @@ class Runs:
         """Give a run its sequence; False where those before it must end first."""
         generation = run.job.generation
         is_first = run is self._runs[0]
-        tokens = generation.tree(0).tokens
+        tokens = generation.tokens
         if not is_first and not self._kv.has_room_for(tokens):
             return False
         try:
@@ -222,10 +218,7 @@ class Runs:
                 self._fail_lost()
                 self._evaluate_each(batch)
                 return []
-            if not isinstance(error, SutureError):
-                _log.error("a request failed in the engine: %s", without_values(error))
-                error = EngineError(f"the engine failed: {type(error).__name__}")
-            self._fail(batch[0][0], error)
+            self._fail(batch[0][0], failure(error, "in the engine"))
             self._fail_lost()
             return []
         finally:
@@ -253,14 +246,18 @@ class Runs:
     def _when_to_abort(self, batch: list[tuple[_Run, TokenTree]]) -> Callable[[], bool]:
         """Asked some hundred times while the batch is evaluated: is its end worth waiting for?"""
         parts = [(run.job, len(chunk)) for run, chunk in batch]
+        jobs = [job for job, _ in parts]
         n_all = sum(n_tokens for _, n_tokens in parts)
         costs, can_redo = self._costs, self._engine.can_branch
+        superseded = _Superseded(batch, self._engine, self._waiting)
         started = time.perf_counter()
 
-        superseded = _Superseded(batch, self._engine, self._waiting)
-
         def should_abort() -> bool:
-            if all(job.end_early is None for job, _ in parts):
+            # The kernels stand still meanwhile, and nearly always nothing has happened.
+            for job in jobs:
+                if job.end_early is not None:
+                    break
+            else:
                 return False
             n_live = sum(n_tokens for job, n_tokens in parts if job.end_early is None)
             n_live += superseded.n_wanted()
@@ -292,10 +289,7 @@ class Runs:
         try:
             chunk_of_text = generation.feed(rows)
         except Exception as error:
-            if not isinstance(error, SutureError):
-                _log.error("a request failed while its text was made: %s", without_values(error))
-                error = EngineError(f"the engine failed: {type(error).__name__}")
-            self._fail(run, error)
+            self._fail(run, failure(error, "while its text was made"))
             return
         self._engine.commit(run.sequence, len(chunk) - 1 - generation.n_rejected)
         run.counters.drawn(run.job.clock.token_drawn())

@@ -46,7 +46,7 @@ from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
 from suture.server.settings import Settings
 from suture.server.sse import encode_json, event
 
-MAX_CHUNKS = 1024
+MAX_EXTRA = 1024
 
 DEFAULTS = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 
@@ -89,7 +89,7 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
     input_prefix: Text
     input_suffix: Text
     prompt: Text = ""
-    input_extra: Annotated[list[ExtraChunk], Field(max_length=MAX_CHUNKS, fail_fast=True)] = Field(
+    input_extra: Annotated[list[ExtraChunk], Field(max_length=MAX_EXTRA, fail_fast=True)] = Field(
         default_factory=list
     )
     n_predict: Annotated[Integer, Field(ge=-1)] | None = None
