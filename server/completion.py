@@ -15,6 +15,7 @@ from suture.healing import Encode, TokenTransducer, Vocabulary
 from suture.server.answers import Answer, Answers, Item, Recalled, reported_for_rest, superseded
 from suture.server.codec import Codec
 from suture.server.counters import EncodeCounters, RequestCounters
+from suture.server.decoding.covering import Coverings
 from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.line_ends import lf_only
@@ -38,12 +39,16 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """What planning needs to know of the engine's model."""
+    """What planning needs to know of the engine's model.
+
+    `coverings` are None where its memory cannot branch, or no bytes can be healed: nothing is exact.
+    """
 
     engine: Engine
     family: FimFamily | None
     budget: PromptBudget
     codec: Codec
+    coverings: Coverings | None = None
 
 
 class Completions:
@@ -223,6 +228,7 @@ class Completions:
                 TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
                 model.engine,
                 _known(plan, recalled, encode) if request.n == 1 else DraftIndex(),
+                model.coverings,
             )
             for candidate in _candidates(request)
         ]

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from suture.healing import TiktokenTokenizer
+from suture.healing import CanonicalPairs, TiktokenTokenizer
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
+from suture.server.decoding.covering import Coverings
 from suture.server.encoding import open_encoding
 from suture.server.engine.job import Job
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
@@ -139,6 +140,7 @@ class LocalCompleter:
         # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
         with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
             fast = beside.submit(read_tiktoken, settings.tokenizer, vocabulary)
+            pairs = beside.submit(CanonicalPairs, vocabulary, lambda piece: engine.encode(piece))
             engine = LlamaEngine(
                 self._path,
                 n_threads=settings.threads or best_thread_count(),
@@ -148,13 +150,15 @@ class LocalCompleter:
                 vocabulary=vocabulary,
             )
         try:
-            self._loaded = self._measure(engine, fast.result())
+            self._loaded = self._measure(engine, fast.result(), pairs.result())
         except BaseException:
             engine.close()
             raise
         return engine
 
-    def _measure(self, engine: LlamaEngine, fast: TiktokenTokenizer | None) -> LoadedModel:
+    def _measure(
+        self, engine: LlamaEngine, fast: TiktokenTokenizer | None, pairs: CanonicalPairs
+    ) -> LoadedModel:
         """Find out what the model can do and how fast it is here."""
         wanted = self._settings.tokenizer, self._settings.detokenizer
         codec = choose_codec(*wanted, engine.vocabulary, engine, fast)
@@ -176,7 +180,9 @@ class LocalCompleter:
             detokenizer=codec.detokenizer,
             memory=engine.memory,
         )
-        return LoadedModel(engine, family, budget, codec)
+        is_exact = engine.can_branch and codec.heals
+        coverings = Coverings(engine.vocabulary, pairs) if is_exact else None
+        return LoadedModel(engine, family, budget, codec, coverings)
 
 
 def _slot(job: Job) -> Slot:

@@ -4,11 +4,12 @@ There is no thread, clock, asyncio or llama.cpp in it. Whoever drives it calls, 
 
     tree = generation.tree(n_committed)     what to evaluate on top of the committed tokens
     chunk = generation.feed(rows)           the text that these rows released, if any
-    generation.n_rejected                   how many nodes at the tree's end are not to be committed
+    generation.kept                         the node to commit, with those on the way to it
 
 until a chunk carries a result, or ends it early by `finish()`. A tree holds tokens that have been
 accepted and, behind them, a draft: a row is drawn from for each, and the first token that is not
-the drafted one ends the step.
+the drafted one ends the step. The first tree may hold the covers of what healing gave back, of
+which one is drawn.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from suture.healing import Encode, TokenHealer, Vocabulary
 from suture.server.decoding.candidates import Logits
 from suture.server.decoding.closers import OverClosers
+from suture.server.decoding.covering import Covering, Coverings
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
 from suture.server.decoding.line_ends import LineEnds, lf_only
@@ -58,7 +60,8 @@ class Generation:
     `text_stream` must be a new one for this plan, its `stop_strings` and `special_tokens`.
     `language` is needed for DRY and for a grammar, which it must have checked. What a grammar holds
     is freed by `finish`, or by `close` where the generation has failed. `known` is where drafts are
-    looked up, if in more than the prompt.
+    looked up, if in more than the prompt. `coverings` are needed for exact healing, and without
+    them it is the recursive rule that heals.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Generation:
         text_stream: TextStream,
         language: Language | None = None,
         known: DraftIndex | None = None,
+        coverings: Coverings | None = None,
     ) -> None:
         self.finished = False
         self._request = request
@@ -85,10 +89,17 @@ class Generation:
         )
         self._language = language
         self._grammar: GrammarState | None = None
+        self._covering: Covering | None = None
         self._level = plan.level
+        if plan.level == "exact":
+            if coverings is None:
+                self._level = "recursive"
+            else:
+                self._covering = coverings.of(plan, self._stop_ids)
         self._detokenizer = text_stream
         self._healing_logprob = 0.0
-        self._healing_steps = 0
+        self._healing_nodes = 0
+        self._tv_bound = 0.0
         self._n_generated = 0
         self._n_reused = 0
         self._stop_match: str | None = None
@@ -102,7 +113,8 @@ class Generation:
         self._n_matched = 0
         self._width: DraftWidth | None = None
         self._n_proposed = self._n_accepted = 0
-        self.n_rejected = 0
+        self.n_drafted = self.n_rejected = 0
+        self.kept = 0
 
     @property
     def plan(self) -> PromptPlan:
@@ -143,18 +155,27 @@ class Generation:
         if self._request.grammar is not None and self._grammar is None:
             self._grammar = self._new_grammar(self._request.grammar)
         tokens = self._tokens[n_committed:]
+        self.n_drafted = 0
+        if self._covering is not None:
+            return self._covering.tree(tokens)
         self._width = width
         self._draft, self._n_matched = self._propose() if len(tokens) == 1 else ((), 0)
+        self.n_drafted = len(self._draft)
         self._n_proposed += len(self._draft)
         n_wanted = 1 + len(self._draft)
         tokens += self._draft
+        self.kept = len(tokens) - 1
         return TokenTree.chain(tokens, wants=range(len(tokens) - n_wanted, len(tokens)))
 
     def feed(self, rows: Logits) -> CompletionChunk | None:
         """Draw from the last token's row and from those of the draft that comes true.
 
-        `rows` has the shape (1 + drafted, n_vocab), and is used up.
+        `rows` are those that the tree wants, of shape (n, n_vocab), and are used up.
         """
+        if self._covering is not None:
+            chunk = self._feed_covers(rows, self._covering)
+            self._covering = None
+            return chunk if self.finished else self._chunk_if_due()
         draft, n_accepted = self._draft, 0
         chunk = self._feed_row(rows[0])
         for drafted, row in zip(draft, rows[1:], strict=True):
@@ -164,6 +185,7 @@ class Generation:
             self._n_accepted += 1
             chunk = self._feed_row(row)
         self.n_rejected = len(draft) - n_accepted
+        self.kept -= self.n_rejected
         if self._width is not None and draft:
             self._width.observe_draft(self._n_matched, len(draft), n_accepted)
         return chunk if self.finished else self._chunk_if_due()
@@ -176,6 +198,29 @@ class Generation:
         draft, n_matched = self._known.propose(max(n_most, 0))
         return draft[: self._width.best(n_matched, len(draft))], n_matched
 
+    def _feed_covers(self, rows: Logits, covering: Covering) -> CompletionChunk | None:
+        """Draw a cover and go on behind it; the last chunk if that ends the text."""
+        self.kept = covering.root
+        if self._plan.max_tokens == 0:
+            return self.finish("length")
+        drawn = covering.draw(rows, self._sampler, self._tokens, self._may_go_on)
+        self._healing_nodes = covering.n_evaluated
+        if drawn is None:
+            self._drop_healing()
+            return None
+        self._healing_logprob, self._tv_bound = drawn.logprob, drawn.tv_bound
+        self._healer = TokenHealer(self._vocabulary, b"")
+        self.kept = drawn.node
+        for token_id in drawn.path:
+            self._accept(token_id)
+        if drawn.token_id is not None:
+            return self._feed_token(drawn.token_id, is_new=True)
+        return self._feed_row(drawn.row)
+
+    def _may_go_on(self, overhang: bytes) -> bool:
+        """Whether the grammar takes what a cover says past the cursor; it goes on behind it."""
+        return self._grammar is None or not overhang or self._grammar.accept_bytes(overhang)
+
     def _feed_row(self, row: Logits) -> CompletionChunk | None:
         """Draw a token; the last chunk if it ends the text."""
         if self._plan.max_tokens == 0:
@@ -184,7 +229,10 @@ class Generation:
         token_id = self._draw(row)
         if token_id is None:
             return None if was_healing else self.finish("eos")
-        is_new = self._is_new(token_id)
+        return self._feed_token(token_id, self._is_new(token_id))
+
+    def _feed_token(self, token_id: int, is_new: bool) -> CompletionChunk | None:
+        """Accept a drawn token; the last chunk if it ends the text."""
         if is_new and token_id in self._stop_ids and not self._is_early:
             return self._stop_at(token_id)
         self._n_generated += is_new
@@ -256,7 +304,9 @@ class Generation:
             overhang = self._overhang(token_id)
             if self._grammar is None or not overhang or self._grammar.accept_bytes(overhang):
                 self._healing_logprob += log_probability(raw, token_id)
-                self._healing_steps += 1
+                self._healing_nodes += 1
+                # The recursive rule's distance from the posterior is not known: the trivial bound.
+                self._tv_bound = 1.0
                 return token_id
             logits[token_ids == token_id] = -np.inf
             if n_left == 1:
@@ -394,9 +444,8 @@ class Generation:
             level=self._level,
             dropped_tokens=self._plan.dropped_tokens,
             pending=self._plan.pending,
-            nodes=self._healing_steps,
-            # The recursive rule's distance from the posterior is not known: the trivial bound.
-            tv_bound=1.0 if self._healing_steps else 0.0,
+            nodes=self._healing_nodes,
+            tv_bound=self._tv_bound,
             logprob=self._healing_logprob,
         )
 

@@ -20,6 +20,7 @@ from suture.server.decoding.repetition import Breakers, avoid_repetition, penali
 from suture.server.request import SamplingParams
 
 _GREEDY_BELOW = 1e-6
+_LOOK_BACK = ("penalties", "dry")
 _NO_BREAKERS: Breakers = MappingProxyType({})
 
 Step = Callable[[Candidates, Sequence[int]], Candidates]
@@ -45,7 +46,10 @@ class Sampler:
         self.seed = secrets.randbits(31) if params.seed is None else params.seed
         self._rng = np.random.default_rng(self.seed)
         steps = self._steps(params, breakers)
-        self._chain = [steps[name] for name in params.samplers if name in steps]
+        names = [name for name in params.samplers if name in steps]
+        self._chain = [steps[name] for name in names]
+        self._penalties = [steps[name] for name in names if name in _LOOK_BACK]
+        self._cuts = [steps[name] for name in names if name not in _LOOK_BACK]
         self.is_greedy = _is_greedy(params, steps)
         if self.is_greedy:
             self._chain = _until_best_is_known(params, steps)
@@ -73,6 +77,25 @@ class Sampler:
             left = step(left, history)
         if self.is_greedy or len(left) == 1:
             return left.id_at(int(left.logits.argmax()))
+        return cut.draw(left, self._rng.random())
+
+    def penalized(self, row: Logits, history: Sequence[int]) -> Logits:
+        """A copy of a whole row with biases, bans and what depends on the text so far."""
+        row = row.copy()
+        self.adjust(row)
+        left = Candidates(row)
+        for step in self._penalties:
+            left = step(left, history)
+        return left.logits
+
+    def pick_index(self, log_weights: Logits) -> int:
+        """An index drawn by weights of which rows are `penalized` already: what else there is to a
+        draw, truncations and temperature, is of the weights."""
+        left = Candidates(log_weights)
+        if self.is_greedy:
+            return left.id_at(int(log_weights.argmax()))
+        for step in self._cuts:
+            left = step(left, ())
         return cut.draw(left, self._rng.random())
 
     def _steps(self, params: SamplingParams, breakers: Breakers) -> Mapping[str, Step]:
@@ -131,7 +154,7 @@ def _until_best_is_known(params: SamplingParams, steps: Mapping[str, Step]) -> l
     What stands before may leave the others out of the change.
     """
     names = [name for name in params.samplers if name in steps]
-    last = max((i for i, name in enumerate(names) if name in ("penalties", "dry")), default=-1)
+    last = max((i for i, name in enumerate(names) if name in _LOOK_BACK), default=-1)
     return [steps[name] for name in names[: last + 1]]
 
 

@@ -276,22 +276,22 @@ class Runs:
     def _take(self, run: _Run, chunk: TokenTree, rows: Logits) -> None:
         """Feed the rows of a part that was evaluated, if it is the last; commit what is kept."""
         assert run.sequence is not None
+        n_before, generation = run.n_done, run.job.generation
         run.n_done += len(chunk)
-        n_drafted = max(len(chunk.wants) - 1, 0)
+        n_drafted = generation.n_drafted
         if run.job.clock.phase != "decode":
             run.n_read += len(chunk) - n_drafted
             run.counters.evaluated_tokens += len(chunk) - n_drafted
         if run.n_left or run.job.end_early is not None:
-            # A draft has not been looked at.
-            self._engine.commit(run.sequence, len(chunk) - max(len(chunk.wants), 1))
+            # Covers and drafts have not been looked at.
+            self._engine.commit(run.sequence, chunk.trunk_length())
             return
-        generation = run.job.generation
         try:
             chunk_of_text = generation.feed(rows)
         except Exception as error:
             self._fail(run, failure(error, "while its text was made"))
             return
-        self._engine.commit(run.sequence, len(chunk) - 1 - generation.n_rejected)
+        self._engine.commit(run.sequence, generation.kept - n_before)
         run.counters.drawn(run.job.clock.token_drawn())
         if n_drafted:
             run.counters.drafted(n_drafted, n_drafted - generation.n_rejected)
