@@ -89,7 +89,7 @@ class CompletionRequest:
     `prompt_deadline_ms` bounds the time to the first token, `deadline_ms` the generation from
     there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
     `grammar` is what the text must be, in GBNF; `grammar_field` the field of the body it is from.
-    `grammar_scope` says which text: the output alone, or given-back bytes and output together.
+    `grammar_scope` says whether that is the output alone, or what was prefilled before it too.
     """
 
     prefix: str

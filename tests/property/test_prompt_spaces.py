@@ -110,8 +110,8 @@ def test_s1_no_other_text_has_it_but_the_first_of_the_prompt(
 def test_b2_the_kept_tokens_begin_every_continuation(
     request: CompletionRequest, family: FimFamily, budget: PromptBudget, continuation: str
 ) -> None:
-    layout = "auto" if family.order == "psm" and request.fim_boundary == "move" else "spm"
-    plan = planned(replace(request, layout=layout, healing="recursive"), family, budget)
+    request = replace(request, layout="spm" if request.fim_boundary == "keep" else "auto")
+    plan = planned(replace(request, healing="recursive"), family, budget)
     kept = dict(parts(plan))["prefix"]
     encode = ENCODING.opening if is_opening(plan) else ENCODING.inner
     whole = tuple(encode((plan.windows.prefix.text + continuation).encode()))
