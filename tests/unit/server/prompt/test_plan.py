@@ -8,7 +8,7 @@ from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from suture.healing import TokenKind, Vocabulary
 from suture.server.errors import EngineError, InfillUnsupported, InvalidRequest
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import FimFamily, LayoutDefaults, detect_family
+from suture.server.prompt.families import FimFamily, LayoutDefaults, Role, detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
 
@@ -95,6 +95,26 @@ def test_without_healing_no_tail_is_moved() -> None:
     planned = plan(replace(request, healing="off"))
     assert planned == plan(replace(request, healing="off", fim_boundary="keep"))
     assert (planned.boundary, planned.pending) == ("keep", b"")
+
+
+def test_no_tail_is_moved_into_a_turn_of_the_models_or_behind_a_suffix() -> None:
+    controls = (*QWEN_CONTROLS, "<user>", "<assistant>")
+    toy = ToyTokenizer(WORDS, controls)
+    ids: dict[Role, int] = {
+        "pre": toy.id_of["<|fim_prefix|>"],
+        "suf": toy.id_of["<|fim_suffix|>"],
+    }
+    turns: dict[Role, int] = {
+        "mid": toy.id_of["<|fim_middle|>"],
+        "user": toy.id_of["<user>"],
+        "assistant": toy.id_of["<assistant>"],
+    }
+    without_middle = FimFamily("toy", "psm", ids, frozenset())
+    chat = FimFamily("toy", "psm", {**ids, **turns}, frozenset())
+    for family in (without_middle, chat):
+        request = moved("const userNa", ";\n")
+        planned = plan_prompt(request, toy.vocabulary, family, toy.encode, FAST)
+        assert (planned.boundary, planned.pending) == ("keep", b"")
 
 
 def test_only_psm_has_a_boundary_and_asking_for_one_asks_for_psm() -> None:
