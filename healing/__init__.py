@@ -9,9 +9,11 @@ from suture.healing.boundary import (
     uncut_boundary,
 )
 from suture.healing.canonical import CanonicalPairs, is_canonical
+from suture.healing.covers import ROOT, Cover, CoverTree, LeftOut, cover_tree
 from suture.healing.detokenizer import Detokenizer, Snapshot
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
+from suture.healing.posterior import Group, Posterior, log_softmax_row
 from suture.healing.stops import OnStop
 from suture.healing.tiktoken_encoding import (
     TiktokenTokenizer,
@@ -34,10 +36,13 @@ from suture.healing.windows import (
 )
 
 __all__ = [
+    "ROOT",
     "Boundary",
     "BoundaryError",
     "CanonicalPairs",
     "Constraint",
+    "Cover",
+    "CoverTree",
     "Decode",
     "DecodeBatch",
     "Decoding",
@@ -45,9 +50,12 @@ __all__ = [
     "Encode",
     "GgufError",
     "GgufHeader",
+    "Group",
     "HealingError",
+    "LeftOut",
     "LoggedToken",
     "OnStop",
+    "Posterior",
     "Snapshot",
     "TiktokenTokenizer",
     "TokenHealer",
@@ -59,6 +67,7 @@ __all__ = [
     "Vocabulary",
     "WindowDetokenizer",
     "WindowSnapshot",
+    "cover_tree",
     "coverable",
     "decode_batch",
     "display_name",
@@ -67,6 +76,7 @@ __all__ = [
     "first_difference",
     "fixed_boundary",
     "is_canonical",
+    "log_softmax_row",
     "read_header",
     "read_metadata",
     "stable_boundary",

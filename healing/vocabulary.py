@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -248,6 +249,11 @@ class Vocabulary:
         """
         inside = set(b"".join(key for key in self._keys if len(key) > 1))
         return bytes(sorted(set(range(1, 128)) & self.single_bytes - inside)[:1])
+
+    @cached_property
+    def n_most_alike(self) -> int:
+        """The most drawable tokens that share a piece."""
+        return max((sum(1 for _ in alike) for _, alike in groupby(self._keys)), default=0)
 
     @cached_property
     def control_ids(self) -> frozenset[int]:

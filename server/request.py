@@ -11,6 +11,8 @@ from typing import Literal
 
 Healing = Literal["exact", "recursive", "off"]
 Layout = Literal["auto", "psm", "spm", "anchor"]
+FimBoundary = Literal["auto", "keep", "move"]
+GrammarScope = Literal["output", "prefill"]
 Shape = Literal["auto", "line", "raw"]
 OnIncomplete = Literal["replace", "drop"]
 FinishReason = Literal["stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"]
@@ -81,10 +83,13 @@ class CompletionRequest:
 
     `infill` says that there is a hole between `prefix` and `suffix`; without it the text goes
     on left to right after `prefix`, and `suffix` is empty. `give_back` None is the stable cut,
-    else that many tokens. `max_tokens` 0 evaluates the prompt and generates nothing.
+    else that many tokens. `fim_boundary` says of a prompt in psm order whether the prefix's tail
+    is kept, or moved behind the sentinels and healed there; it asks for that order where `layout`
+    is "auto". `max_tokens` 0 evaluates the prompt and generates nothing.
     `prompt_deadline_ms` bounds the time to the first token, `deadline_ms` the generation from
     there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
     `grammar` is what the text must be, in GBNF; `grammar_field` the field of the body it is from.
+    `grammar_scope` says whether that is the output alone, or what was prefilled before it too.
     """
 
     prefix: str
@@ -96,10 +101,12 @@ class CompletionRequest:
     healing: Healing = "exact"
     give_back: int | None = None
     layout: Layout = "auto"
+    fim_boundary: FimBoundary = "auto"
     shape: Shape = "auto"
     sampling: SamplingParams = field(default_factory=SamplingParams)
     grammar: str | None = None
     grammar_field: str = "grammar"
+    grammar_scope: GrammarScope = "output"
     max_tokens: int = 128
     min_tokens: int = 0
     stop: tuple[str, ...] = ()

@@ -10,6 +10,11 @@
 The first spm is no misprint: for a model trained psm it costs nothing against psm, where the
 second costs 9 bits at the first line. It ends with plain text, which can be healed, as anchor does.
 
+In psm, sentinels and the suffix stand between the prefix and what is generated. Its tail is
+healed in psm too where it is *moved*: given back, and said first behind [mid], by the middle.
+Where it is *kept*, nothing is healed. A family trained psm has seen holes begin inside words, so
+which is better is measured, not known.
+
 Text from other files (`extra`) stands before all this, except in a family that was shown it as
 the head of the prefix. A chat model gets the hole as a user's turn, behind a header.
 """
@@ -17,7 +22,7 @@ the head of the prefix. A chat model gets the hole as a user's turn, behind a he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -26,8 +31,11 @@ from suture.healing.vocabulary import Vocabulary
 from suture.server.errors import InfillUnsupported, InvalidRequest
 from suture.server.prompt.families import (
     FimFamily,
+    HoleLayout,
+    LayoutDefaults,
     Order,
     Role,
+    TailBoundary,
     missing_sentinels,
 )
 from suture.server.prompt.parts import UNNAMED, Part, one_line
@@ -53,6 +61,7 @@ class Layout:
 
     `sentinel_ids` are the ids of the sentinels among them. `opening` and `header` are parts that
     stand before and behind the extra text, `closing` the last ones, whatever the texts are.
+    `boundary` is what psm does with the prefix's tail; None in other layouts.
     """
 
     name: LayoutName
@@ -61,6 +70,7 @@ class Layout:
     opening: tuple[Part, ...] = ()
     header: tuple[Part, ...] = ()
     closing: tuple[Part, ...] = ()
+    boundary: TailBoundary | None = None
 
     @property
     def n_fixed(self) -> int:
@@ -80,9 +90,10 @@ class Layout:
         return self.roles[-1] == "typed" and not self.closing
 
     @property
-    def ends_with_prefix(self) -> bool:
-        """Whether the generation goes on right behind the prefix, which can be healed then."""
-        return self.roles[-1] in ("prefix", "typed") and not self.closing
+    def heals_prefix(self) -> bool:
+        """Whether what is generated can begin with the prefix's tail, which is healed then."""
+        is_last = self.roles[-1] in ("prefix", "typed") and not self.closing
+        return is_last or self.boundary == "move"
 
     def begins_with_prefix(self, extra: tuple[Part, ...]) -> bool:
         """Whether the prefix begins a document, and does not stand behind other text (S1)."""
@@ -118,9 +129,13 @@ PLAIN = Layout("plain", ("extra", "prefix"), MappingProxyType({}))
 
 
 def choose_layout(
-    request: CompletionRequest, vocabulary: Vocabulary, family: FimFamily | None, encode: Encode
+    request: CompletionRequest,
+    vocabulary: Vocabulary,
+    family: FimFamily | None,
+    encode: Encode,
+    defaults: LayoutDefaults | None = None,
 ) -> Layout:
-    """The layout that a request asks for, or for "auto" the one that the family was trained in.
+    """The layout that a request asks for, or for "auto" that of `defaults`, or of the family.
 
     Without a family, an empty suffix is completed left to right and any other raises
     `InfillUnsupported`, and so does a tokenizer that cannot encode a suffix as it stands. Raises
@@ -135,14 +150,40 @@ def choose_layout(
         return PLAIN
     if starts_with_space(encode, vocabulary):
         raise InfillUnsupported(_spaced(family.name))
-    name = family.order if request.layout == "auto" else request.layout
+    if defaults is None or (family.order, defaults.layout) not in _HOLES:
+        defaults = family.defaults
+    name = _hole_layout(request, family, defaults)
     hole = _HOLES.get((family.order, name))
     if hole is None:
         raise InvalidRequest(
             f"layout {name} does not fit this model: {family.name} was trained {family.order}",
             field="layout",
         )
-    return _framed(name, hole, family, request, encode)
+    layout = _framed(name, hole, family, request, encode)
+    return replace(layout, boundary=_tail_boundary(request, layout, defaults))
+
+
+def _hole_layout(
+    request: CompletionRequest, family: FimFamily, defaults: LayoutDefaults
+) -> HoleLayout:
+    if request.layout != "auto":
+        return request.layout
+    # Only psm has a choice of boundary, so who makes it asks for psm.
+    if request.fim_boundary != "auto" and family.order == "psm":
+        return "psm"
+    return defaults.layout
+
+
+def _tail_boundary(
+    request: CompletionRequest, layout: Layout, defaults: LayoutDefaults
+) -> TailBoundary | None:
+    if layout.name != "psm":
+        return None
+    # Else the tail would go on with the suffix, or begin a turn of the model's own.
+    is_behind_mid = layout.roles[-1] == "mid" and not layout.closing
+    if request.healing == "off" or not is_behind_mid:
+        return "keep"
+    return defaults.boundary if request.fim_boundary == "auto" else request.fim_boundary
 
 
 def _framed(

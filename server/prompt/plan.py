@@ -4,13 +4,15 @@
   pending   the bytes given back, with which the generation has to begin
   barrier   the position of a control token: healing gives back nothing up to the last one
 
-The text before the cursor can be healed only where it stands last. In a prompt that ends with a
-sentinel its tail is kept as it is, which is how such models were trained: with cuts between
-characters, not between tokens.
+The text before the cursor is healed where it stands last, or where its tail is moved behind the
+sentinels that the prompt ends with (`layouts.py`). Else its tail is kept as it is, which is how
+such models were trained: with cuts between characters, not between tokens.
 
 F1  Control ids come from the family and the BOS rule only; the user's text is never parsed.
 S1  The space that SentencePiece reads before a text stands where a document begins only: not
     before a suffix, a prefix that was cut off at its start, or text behind other text.
+B3  A moved tail is cut inside the prefix's text and said behind the last sentinel: no token crosses
+    one. It begins with a whole character, and never with the space that is read before a text.
 F2  BOS stands first, exactly once, where the vocabulary wants one, and nowhere else.
 P1  Prompt and output fit into the context, and the prompt is never empty.
 """
@@ -37,7 +39,7 @@ from suture.server.errors import InvalidRequest
 from suture.server.prompt.anchors import MAX_LINES, MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
 from suture.server.prompt.extra import MAX_CHUNKS, ExtraParts, plan_extra
-from suture.server.prompt.families import FimFamily
+from suture.server.prompt.families import FimFamily, LayoutDefaults, TailBoundary
 from suture.server.prompt.layouts import Layout, LayoutName, choose_layout
 from suture.server.prompt.parts import Part
 from suture.server.prompt.sent_texts import SentTexts
@@ -54,6 +56,9 @@ from suture.server.prompt.windows import (
 )
 from suture.server.request import CompletionRequest, HealingLevel
 
+# A split of the tokenizer is seldom farther back.
+MAX_LEFT = 12
+
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
@@ -61,9 +66,9 @@ class PromptPlan:
 
     `kept_ids` is the whole prompt, control ids included, never empty. `pending` are the bytes
     that the generation must produce first and that are no output; `dropped_tokens` is how many
-    tokens they were. `barriers` are positions in `kept_ids`, ascending. `level` is "recursive"
-    if there is anything to heal, else "none". At any of `stop_ids` or, in a hole, of
-    `stop_strings` the model has ended its text.
+    tokens they were. `barriers` are positions in `kept_ids`, ascending. `level` is how the pending
+    bytes are to be healed, "none" without any; a generation may have to lower it. At any of
+    `stop_ids` or, in a hole, of `stop_strings` the model has ended its text.
     `max_tokens` is as many as asked for, or as fit. `truncated` says that text of the request
     was left out, or by the client itself. `segments` are the parts in order, as (role, number
     of tokens in `kept_ids`).
@@ -71,6 +76,9 @@ class PromptPlan:
     the document's offsets and line ends. `rest` stands between the cursor and the suffix window:
     closers that the prompt leaves out, and that the answer is an edit over (`closers.py`).
     `is_far` says that the cursor will soon be too far from its anchor, where the layout has one.
+    `boundary` is what becomes of the prefix's tail in psm, None in other layouts. `left_ids` are
+    the last kept tokens before the cut as the text has them, whatever stands between in the prompt:
+    from the last one with a line end on, at most `MAX_LEFT`.
     """
 
     kept_ids: tuple[int, ...]
@@ -87,6 +95,8 @@ class PromptPlan:
     windows: CursorWindows
     rest: str
     is_far: bool
+    boundary: TailBoundary | None = None
+    left_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +118,18 @@ def plan_prompt(
     encode: Encode,
     budget: PromptBudget,
     anchors: Anchors | None = None,
+    defaults: LayoutDefaults | None = None,
 ) -> PromptPlan:
     """The prompt for a request; `anchors` are those of the requests before.
+
+    `defaults` are what "auto" stands for with this model, None: with its family.
 
     However long the texts are, `encode` gets only some multiples of the budget to encode. Raises
     `InfillUnsupported` for a hole that the model cannot fill, and `InvalidRequest` for a layout
     that it was not trained in or an empty prompt where it has no token to start a text with.
     """
     encoding = text_encoding(_remembering(encode), vocabulary, family)
-    layout = choose_layout(request, vocabulary, family, encoding.inner)
+    layout = choose_layout(request, vocabulary, family, encoding.inner, defaults)
     bos = _bos(vocabulary) or _separator(layout, vocabulary)
     n_fixed = len(bos) + layout.n_fixed
     room = budget.prompt_room(request.max_tokens, "latency" if request.infill else "context")
@@ -142,7 +155,7 @@ def plan_prompt(
         dropped_tokens=boundary.dropped_tokens,
         barriers=_barriers(parts),
         layout=layout.name,
-        level="recursive" if boundary.pending else "none",
+        level=_level(request, boundary.pending),
         stop_ids=vocabulary.eog_ids | (family.stop_ids if family else frozenset()),
         stop_strings=family.stop_strings if family and layout.name != "plain" else (),
         max_tokens=budget.output_room(request.max_tokens, len(kept_ids), len(boundary.pending)),
@@ -151,6 +164,8 @@ def plan_prompt(
         windows=windows,
         rest=planner.rest,
         is_far=_is_far(typed_ids, vocabulary),
+        boundary=layout.boundary,
+        left_ids=_left_ids((*prefix_ids, *typed_ids), vocabulary),
     )
 
 
@@ -167,6 +182,17 @@ def _remembering(encode: Encode) -> Encode:
 def _is_far(typed_ids: tuple[int, ...], vocabulary: Vocabulary) -> bool:
     n_lines = sum(vocabulary.bytes_of(token_id).count(b"\n") for token_id in typed_ids)
     return n_lines > MAX_LINES // 2 or len(typed_ids) > MAX_TYPED // 2
+
+
+def _level(request: CompletionRequest, pending: bytes) -> HealingLevel:
+    return "none" if request.healing == "off" or not pending else request.healing
+
+
+def _left_ids(text_ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[int, ...]:
+    for start in range(len(text_ids) - 1, max(len(text_ids) - MAX_LEFT, 0) - 1, -1):
+        if b"\n" in vocabulary.bytes_of(text_ids[start]):
+            return text_ids[start:]
+    return text_ids[-MAX_LEFT:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +293,7 @@ class _Planner:
 
     def _boundary(self, prefix: EncodedWindow, encode: Encode) -> Boundary:
         """Where the prefix ends in the prompt, as the request wants it healed."""
-        if not self.layout.ends_with_prefix:
+        if not self.layout.heals_prefix:
             return Boundary(prefix.ids, b"", 0)
         return self._cut(prefix.window.text.encode(), encode)
 
@@ -282,9 +308,23 @@ class _Planner:
                 boundary = fixed_boundary(segment, request.give_back, encode, vocabulary)
         except BoundaryError:
             return uncut_boundary(segment, encode, vocabulary)
+        if self.layout.boundary == "move":
+            boundary = self._moved(boundary, segment)
         # What no tokens could say again stays: a vocabulary may lack bytes of the text's end.
         is_sayable = coverable(vocabulary, boundary.pending)
         return boundary if is_sayable else uncut_boundary(segment, encode, vocabulary)
+
+    def _moved(self, boundary: Boundary, segment: bytes) -> Boundary:
+        """A boundary with sentinels between what is kept and what is given back (B3)."""
+        vocabulary = self.vocabulary
+        kept_ids, pending = boundary.kept_ids, boundary.pending
+        while kept_ids and pending and pending[0] & 0xC0 == 0x80:
+            kept_ids, pending = kept_ids[:-1], vocabulary.bytes_of(kept_ids[-1]) + pending
+        whole = vocabulary.as_read(segment)
+        if len(pending) >= len(whole):
+            kept_ids, pending = (), whole
+        n_more = len(boundary.kept_ids) - len(kept_ids)
+        return Boundary(kept_ids, pending, boundary.dropped_tokens + n_more)
 
     @property
     def _typed_room(self) -> int:

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from suture.server.errors import InvalidRequest
-from suture.server.request import CompletionResult, Edit, Healing, Layout, OnIncomplete, Shape
+from suture.server.request import (
+    CompletionResult,
+    Edit,
+    FimBoundary,
+    GrammarScope,
+    Healing,
+    Layout,
+    OnIncomplete,
+    Shape,
+)
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
 from suture.server.settings import Settings
@@ -23,15 +32,15 @@ def _give_back(value: Any) -> Any:
 class ExtensionFields(RequestBody):
     """What a client may ask of Suture beyond its dialect; absent is the server's default.
 
-    `fim_boundary` and `grammar_scope` are checked and change nothing yet: every prompt keeps its
-    tail, and a grammar sees what comes after the cursor.
+    `fim_boundary` says nothing of a prompt in another order than psm, nor `grammar_scope` of a
+    text without a grammar: clients may send both with every request.
     """
 
     healing: Healing | None = None
     give_back: Annotated[Literal["stable"] | int, BeforeValidator(_give_back)] | None = None
     layout: Layout | None = None
-    fim_boundary: Literal["auto", "keep"] = "auto"
-    grammar_scope: Literal["output"] = "output"
+    fim_boundary: FimBoundary = "auto"
+    grammar_scope: GrammarScope = "output"
     shape: Shape | None = None
     stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
     session: Annotated[Text, Field(max_length=256)] | None = None
@@ -70,6 +79,8 @@ class ExtensionFields(RequestBody):
             "healing": self.healing or settings.healing,
             "give_back": None if give_back == "stable" else give_back,
             "layout": self.layout or settings.layout,
+            "fim_boundary": self.fim_boundary,
+            "grammar_scope": self.grammar_scope,
             "stream_interval": self.stream_interval or settings.stream_interval,
             "session": self.session,
             "seq": self.seq,

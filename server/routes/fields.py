@@ -87,11 +87,7 @@ class RequestBody(BaseModel):
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset()
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "fim_boundary": ("move", "mix"),
-        "grammar_scope": ("prefill",),
-        "shape": ("block",),
-    }
+    NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {"shape": ("block",)}
 
     @model_validator(mode="before")
     @classmethod

@@ -1,8 +1,9 @@
 """The prompt of each family and layout, to the id. A changed id here changes what a model reads.
 
 `family_ids.json` has for each a request, the prompt as one reads it, and its ids on a vocabulary
-of the bytes 0 to 255 and then the family's control tokens. The layout "files" is the family's
-own with two other files. The ids on real vocabularies stand in this file.
+of the bytes 0 to 255 and then the family's control tokens. The layout "move" is psm with its last
+token moved, "files" the family's own with two other files. The ids on real vocabularies stand in
+this file.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def test_ids_of_each_family_and_layout(case: dict[str, Any]) -> None:
 
 
 def test_every_family_has_its_layouts_in_the_golden_file() -> None:
-    layouts = {"psm": ["psm", "spm", "files"], "spm": ["spm", "files"]}
+    layouts = {"psm": ["psm", "move", "spm", "files"], "spm": ["spm", "files"]}
     expected = [(row.name, layout) for row in FAMILIES for layout in layouts[row.order]]
     assert [(case["family"], case["layout"]) for case in CASES] == expected
 

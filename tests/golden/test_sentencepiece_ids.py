@@ -109,6 +109,25 @@ def test_codellamas_paper_order_ends_with_the_prefix_which_is_healed(codellama: 
     assert whole.kept_ids == (BOS, PRE, SUF, MID, 921, 353, 29871)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "kept", "pending"),
+    [
+        ("x = ", (921, 353), b" "),
+        ("return userNa", (736, 1404), b"Na"),
+        # No space is read before what is said behind the sentinels.
+        ("us", (), b"us"),
+        ("", (), b""),
+    ],
+)
+def test_codellamas_tail_is_moved_behind_the_middle_token(
+    prefix: str, kept: tuple[int, ...], pending: bytes, codellama: Model
+) -> None:
+    request = replace(HOLE, prefix=prefix, layout="psm", fim_boundary="move", healing="exact")
+    plan = codellama.plan(request)
+    assert plan.kept_ids == (BOS, PRE, *kept, SUF, *SUFFIX, MID)
+    assert (plan.pending, plan.left_ids) == (pending, kept)
+
+
 def test_codestrals_holes_have_no_middle_token(codestral: Model) -> None:
     assert codestral.family.name == "codestral"
     assert codestral.plan(HOLE).kept_ids == (BOS, AFTER, *SUFFIX, BEFORE, *PREFIX)
@@ -176,6 +195,13 @@ def test_text_inside_a_prompt(text: str, ids: tuple[int, ...], codellama: Model)
     assert tuple(encoding.inner(text.encode())) == ids
 
 
+def prefix_ids(plan: PromptPlan) -> tuple[int, ...]:
+    roles = [role for role, _ in plan.segments]
+    at = roles.index("prefix")
+    start = sum(n_tokens for _, n_tokens in plan.segments[:at])
+    return plan.kept_ids[start : start + plan.segments[at][1]]
+
+
 CUTS = "class Reader:\n    def is_palindrome(self, userName):  # <PRE> 我很\n        return userNa"
 
 
@@ -191,7 +217,11 @@ def behind_files(text: str) -> CompletionRequest:
     return CompletionRequest(text, extra=FILES, path="a.py")
 
 
-@pytest.mark.parametrize("request_of", [spm, plain, behind_files])
+def psm_moved(text: str) -> CompletionRequest:
+    return CompletionRequest(text, ";\n", infill=True, layout="psm", fim_boundary="move")
+
+
+@pytest.mark.parametrize("request_of", [spm, psm_moved, plain, behind_files])
 def test_b1_b2_cuts_are_stable_with_and_without_the_space(
     request_of: Callable[[str], CompletionRequest], codellama: Model
 ) -> None:
@@ -201,9 +231,11 @@ def test_b1_b2_cuts_are_stable_with_and_without_the_space(
     whole = tuple(encode(CUTS.encode()))
     for cut in range(1, len(CUTS) + 1):
         plan = codellama.plan(request_of(CUTS[:cut]))
-        kept = plan.kept_ids[-plan.segments[-1][1] :] if plan.segments[-1][1] else ()
+        kept = prefix_ids(plan)
         spelled = b"".join(map(codellama.vocabulary.bytes_of, kept)) + plan.pending
-        assert spelled == b" " * is_opening + CUTS[:cut].encode()
+        # A tail that is moved whole is behind other text.
+        has_space = is_opening and bool(kept or plan.boundary is None)
+        assert spelled == b" " * has_space + CUTS[:cut].encode()
         assert whole[: len(kept)] == kept
 
 

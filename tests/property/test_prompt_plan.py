@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ REQUESTS = st.builds(
     healing=st.sampled_from(["exact", "recursive", "off"]),
     give_back=st.none() | st.integers(1, 8),
     layout=st.sampled_from(["auto", "psm", "spm", "anchor"]),
+    fim_boundary=st.sampled_from(["auto", "keep", "move"]),
     max_tokens=st.integers(0, 600),
 ) | st.builds(
     CompletionRequest,
@@ -118,6 +120,46 @@ def test_b1_the_prompt_shows_its_windows_and_what_is_given_back(
     document = (request.prefix + request.suffix).replace("\r\n", "\n").replace("\r", "\n")
     assert prefix + suffix in document
     assert plan.truncated or prefix + suffix == document
-    assert plan.level == ("recursive" if plan.pending else "none")
-    if plan.layout == "psm" or request.healing == "off":
+    assert plan.level == (request.healing if plan.pending else "none")
+    if plan.boundary == "keep" or request.healing == "off":
         assert plan.pending == b""
+
+
+@given(TOKENIZERS, REQUESTS, BUDGETS)
+def test_b3_a_moved_tail_changes_no_other_part_and_is_what_plain_text_gives_back(
+    toy: ToyTokenizer, request: CompletionRequest, budget: PromptBudget
+) -> None:
+    request = replace(request, infill=True, layout="psm")
+    kept, moved = (
+        planned(toy, replace(request, fim_boundary=boundary), budget)
+        for boundary in ("keep", "move")
+    )
+    assert (kept.boundary, kept.level) == ("keep", "none")
+    assert moved.boundary == ("keep" if request.healing == "off" else "move")
+    assert moved.windows == kept.windows and moved.truncated == kept.truncated
+    n_given_back = moved.dropped_tokens
+    assert len(kept.kept_ids) - len(moved.kept_ids) == n_given_back
+    prefix, tail = part(kept, "prefix"), part(moved, "prefix")
+    assert (*tail, *prefix[len(prefix) - n_given_back :]) == prefix
+    others = [(role, part(moved, role)) for role, _ in moved.segments if role != "prefix"]
+    assert others == [(role, part(kept, role)) for role, _ in kept.segments if role != "prefix"]
+    assert not moved.pending or moved.pending[0] & 0xC0 != 0x80
+    if request.give_back is None and not moved.windows.prefix.truncated:
+        left_to_right = replace(request, suffix="", infill=False, extra=(), max_tokens=0)
+        whole = planned(toy, left_to_right, PromptBudget(8192, 300))
+        assert moved.pending == whole.pending
+
+
+@given(TOKENIZERS, REQUESTS, BUDGETS)
+def test_left_ids_are_the_last_line_before_the_cut(
+    toy: ToyTokenizer, request: CompletionRequest, budget: PromptBudget
+) -> None:
+    plan = planned(toy, request, budget)
+    before = part(plan, "prefix") + part(plan, "typed")
+    left = plan.left_ids
+    assert left == before[len(before) - len(left) :]
+    assert len(left) <= 12
+    has_line_end = [b"\n" in toy.vocabulary.bytes_of(token_id) for token_id in left]
+    assert not any(has_line_end[1:])
+    if len(left) < min(len(before), 12):
+        assert has_line_end[0]

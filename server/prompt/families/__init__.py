@@ -20,9 +20,12 @@ from suture.server.prompt.families.rows import (
     COMMENTED,
     FAMILIES,
     FamilyRow,
+    HoleLayout,
+    LayoutDefaults,
     Order,
     RepositoryLayout,
     Role,
+    TailBoundary,
 )
 
 __all__ = [
@@ -30,9 +33,12 @@ __all__ = [
     "FAMILIES",
     "FamilyRow",
     "FimFamily",
+    "HoleLayout",
+    "LayoutDefaults",
     "Order",
     "RepositoryLayout",
     "Role",
+    "TailBoundary",
     "detect_family",
     "families_by_name",
     "missing_sentinels",

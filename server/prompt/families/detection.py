@@ -24,9 +24,12 @@ from suture.server.prompt.families.rows import (
     FAMILIES,
     UNTRAINED,
     FamilyRow,
+    HoleLayout,
+    LayoutDefaults,
     Order,
     RepositoryLayout,
     Role,
+    TailBoundary,
 )
 
 _SENTINEL_KINDS = (TokenKind.CONTROL, TokenKind.USER_DEFINED)
@@ -52,7 +55,8 @@ class FimFamily:
     `sentinel_ids` are the ids by role, "pre" and "suf" always among them. A generation ends at any
     of `stop_ids`, the sentinels included: no middle holds one. `ambiguous` names all families that
     the model may be of, if that is not known for sure. Unless `verified`, the family's format is
-    known from memory only. `stop_strings` end a middle like `stop_ids`.
+    known from memory only. `stop_strings` end a middle like `stop_ids`. `default_layout` and
+    `default_boundary` are those of the row.
     """
 
     name: str
@@ -63,6 +67,13 @@ class FimFamily:
     ambiguous: tuple[str, ...] = ()
     verified: bool = True
     stop_strings: tuple[str, ...] = ()
+    default_layout: HoleLayout | None = None
+    default_boundary: TailBoundary = "keep"
+
+    @property
+    def defaults(self) -> LayoutDefaults:
+        """What "auto" stands for, unless the model itself was measured."""
+        return LayoutDefaults(self.default_layout or self.order, self.default_boundary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +251,8 @@ def _resolve(match: _Match, vocabulary: Vocabulary) -> FimFamily:
         row.repository,
         verified=row.evidence == "source",
         stop_strings=row.stop_strings,
+        default_layout=row.default_layout,
+        default_boundary=row.default_boundary,
     )
 
 

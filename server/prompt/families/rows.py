@@ -15,6 +15,8 @@ Order = Literal["psm", "spm"]
 Role = Literal["pre", "suf", "mid", "rep", "sep", "user", "assistant"]
 Evidence = Literal["source", "memory"]
 KnownBy = Literal["tokens", "name"]
+HoleLayout = Literal["psm", "spm", "anchor"]
+TailBoundary = Literal["keep", "move"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,14 @@ COMMENTED = RepositoryLayout()
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutDefaults:
+    """What "auto" stands for: the layout of a hole, and what psm does with the prefix's tail."""
+
+    layout: HoleLayout
+    boundary: TailBoundary
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyRow:
     """What is known of a family before a vocabulary is looked at.
 
@@ -53,7 +63,8 @@ class FamilyRow:
     and dots only; `architectures` are GGUF's. `known_by` "name": without it the tokens say
     nothing, because untrained models have them too. `evidence` "memory": no source for the order
     was found, and no file to test it on. `stop_strings` end the middle as `stops` do, in text:
-    with them the family goes on to another file.
+    with them the family goes on to another file. `default_layout` (None: the order it was trained
+    in) and `default_boundary` are what "auto" stands for: the safest until they are measured.
     """
 
     name: str
@@ -66,6 +77,8 @@ class FamilyRow:
     known_by: KnownBy = "tokens"
     evidence: Evidence = "source"
     stop_strings: tuple[str, ...] = ()
+    default_layout: HoleLayout | None = None
+    default_boundary: TailBoundary = "keep"
 
 
 def _roles(

@@ -8,7 +8,7 @@ from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from suture.healing import TokenKind, Vocabulary
 from suture.server.errors import EngineError, InfillUnsupported, InvalidRequest
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import FimFamily, detect_family
+from suture.server.prompt.families import FimFamily, LayoutDefaults, Role, detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
 
@@ -43,13 +43,133 @@ def test_a_hole_is_planned_psm_and_its_tail_kept() -> None:
     assert planned.barriers == (0, 8, 11)
 
 
+def moved(prefix: str, suffix: str) -> CompletionRequest:
+    return replace(hole(prefix, suffix), layout="psm", fim_boundary="move")
+
+
+def test_b1_b3_psm_moves_the_tail_behind_the_middle_sentinel() -> None:
+    toy = ToyTokenizer(WORDS)
+    planned = plan(moved("const userNa", ";\n"), toy)
+    assert list(planned.kept_ids) == toy.ids(
+        "<|fim_prefix|>", "const", "<|fim_suffix|>", ";\n", "<|fim_middle|>"
+    )
+    assert (planned.layout, planned.boundary) == ("psm", "move")
+    assert (planned.pending, planned.dropped_tokens) == (b" userNa", 2)
+    assert planned.level == "exact"
+    assert planned.barriers == (0, 6, 9)
+    assert list(planned.left_ids) == toy.ids("const")
+    assert planned.rest == ""
+
+
+def test_a_tail_that_is_moved_may_be_all_of_the_prefix_or_none_of_it() -> None:
+    toy = ToyTokenizer(WORDS)
+    sentinels = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+    for prefix, pending in ((" user", b" user"), ("", b"")):
+        planned = plan(moved(prefix, "\n"), toy)
+        assert list(planned.kept_ids) == toy.ids(*sentinels[:2], "\n", sentinels[2])
+        assert (planned.pending, planned.left_ids) == (pending, ())
+    clean = plan(moved("const userName", ";\n"), toy)
+    assert clean.kept_ids == plan(hole("const userName", ";\n"), toy).kept_ids
+    assert (clean.pending, clean.level, clean.boundary) == (b"", "none", "move")
+
+
+def test_a_moved_tail_is_of_so_many_tokens_and_begins_with_a_whole_character() -> None:
+    toy = ToyTokenizer(WORDS)
+    planned = plan(replace(moved("const userNa", ""), give_back=1), toy)
+    assert (planned.pending, planned.dropped_tokens) == (b"Na", 1)
+    emoji = plan(replace(moved("x = 🎉", ""), give_back=1), toy)
+    assert (emoji.pending, emoji.dropped_tokens) == ("🎉".encode(), 4)
+
+
+def test_other_files_stand_before_a_hole_whose_tail_is_moved() -> None:
+    extra = (ExtraText("other\n", "b.py"),)
+    request = replace(moved("const userNa", ";\n"), extra=extra)
+    planned, kept = plan(request), plan(replace(request, fim_boundary="keep"))
+    assert planned.pending == b" userNa"
+    at = kept.kept_ids.index(ToyTokenizer(WORDS).id_of["<|fim_prefix|>"])
+    assert at > 0 and planned.kept_ids[:at] == kept.kept_ids[:at]
+
+
+def test_without_healing_no_tail_is_moved() -> None:
+    request = moved("const userNa", ";\n")
+    planned = plan(replace(request, healing="off"))
+    assert planned == plan(replace(request, healing="off", fim_boundary="keep"))
+    assert (planned.boundary, planned.pending) == ("keep", b"")
+
+
+def test_no_tail_is_moved_into_a_turn_of_the_models_or_behind_a_suffix() -> None:
+    controls = (*QWEN_CONTROLS, "<user>", "<assistant>")
+    toy = ToyTokenizer(WORDS, controls)
+    ids: dict[Role, int] = {
+        "pre": toy.id_of["<|fim_prefix|>"],
+        "suf": toy.id_of["<|fim_suffix|>"],
+    }
+    turns: dict[Role, int] = {
+        "mid": toy.id_of["<|fim_middle|>"],
+        "user": toy.id_of["<user>"],
+        "assistant": toy.id_of["<assistant>"],
+    }
+    without_middle = FimFamily("toy", "psm", ids, frozenset())
+    chat = FimFamily("toy", "psm", {**ids, **turns}, frozenset())
+    for family in (without_middle, chat):
+        request = moved("const userNa", ";\n")
+        planned = plan_prompt(request, toy.vocabulary, family, toy.encode, FAST)
+        assert (planned.boundary, planned.pending) == ("keep", b"")
+
+
+def test_only_psm_has_a_boundary_and_asking_for_one_asks_for_psm() -> None:
+    request = hole("const userNa", ";\n")
+    defaults = LayoutDefaults("anchor", "move")
+    toy = ToyTokenizer(WORDS)
+    family = detect_family(toy.vocabulary, "")
+
+    def told(request: CompletionRequest) -> tuple[str, str | None]:
+        planned = plan_prompt(request, toy.vocabulary, family, toy.encode, FAST, defaults=defaults)
+        return planned.layout, planned.boundary
+
+    assert told(request) == ("anchor", None)
+    assert told(replace(request, fim_boundary="keep")) == ("psm", "keep")
+    assert told(replace(request, layout="psm")) == ("psm", "move")
+    assert told(replace(request, layout="spm", fim_boundary="move")) == ("spm", None)
+    assert told(replace(request, suffix="", infill=False)) == ("plain", None)
+
+
+def test_a_family_says_what_auto_stands_for_unless_its_model_was_measured() -> None:
+    toy = ToyTokenizer(WORDS)
+    request = hole("const userNa", ";\n")
+    ids = {"pre": 259 + 2, "mid": 259 + 3, "suf": 259 + 4}
+    unmeasured = FimFamily("toy", "psm", ids, frozenset())  # type: ignore[arg-type]
+    measured = replace(unmeasured, default_layout="psm", default_boundary="move")
+    trained_spm = replace(unmeasured, order="spm")
+
+    def told(family: FimFamily, defaults: LayoutDefaults | None = None) -> tuple[str, str | None]:
+        planned = plan_prompt(request, toy.vocabulary, family, toy.encode, FAST, defaults=defaults)
+        return planned.layout, planned.boundary
+
+    assert told(unmeasured) == ("psm", "keep")
+    assert told(measured) == ("psm", "move")
+    assert told(measured, LayoutDefaults("spm", "keep")) == ("spm", None)
+    assert told(measured, LayoutDefaults("psm", "keep")) == ("psm", "keep")
+    # A profile is no reason to refuse a request that asked for nothing.
+    assert told(trained_spm, LayoutDefaults("anchor", "keep")) == ("spm", None)
+
+
+def test_left_ids_begin_with_the_last_token_that_has_a_line_end() -> None:
+    toy = ToyTokenizer((*WORDS, ";\n"))
+    text = "a;\nconst"
+    for layout in ("psm", "spm", "anchor"):
+        request = replace(moved(text + " userNa", "\n"), layout=layout)
+        assert list(plan(request, toy).left_ids) == toy.ids(";\n", "const")
+    assert list(plan(CompletionRequest("x" * 40 + " userNa"), toy).left_ids) == toy.ids("x" * 12)
+
+
 def test_spm_of_a_family_trained_psm_has_the_prefix_behind_all_sentinels_and_heals_it() -> None:
     toy = ToyTokenizer(WORDS)
     planned = plan(replace(hole("const userNa", ";\n"), layout="spm"), toy)
     assert list(planned.kept_ids) == toy.ids(
         "<|fim_prefix|>", "<|fim_suffix|>", ";\n", "<|fim_middle|>", "const"
     )
-    assert (planned.layout, planned.level) == ("spm", "recursive")
+    assert (planned.layout, planned.level) == ("spm", "exact")
     assert (planned.pending, planned.dropped_tokens) == (b" userNa", 2)
     assert planned.barriers == (0, 1, 4)
 
@@ -72,7 +192,7 @@ def test_text_without_a_hole_is_plain_and_healed_whatever_the_layout() -> None:
     toy = ToyTokenizer(WORDS)
     planned = plan(CompletionRequest("const userNa", layout="spm"), toy)
     assert list(planned.kept_ids) == toy.ids("const")
-    assert (planned.layout, planned.level, planned.pending) == ("plain", "recursive", b" userNa")
+    assert (planned.layout, planned.level, planned.pending) == ("plain", "exact", b" userNa")
 
 
 def test_healing_off_gives_nothing_back() -> None:
