@@ -41,7 +41,7 @@ PAUSE_S = 1.0
 class LoadedModel:
     """What planning needs to know of the engine's model.
 
-    `coverings` are None where its memory cannot branch, or no bytes can be healed: nothing is exact.
+    `coverings` are None where nothing is exact: its memory cannot branch, or no bytes be healed.
     """
 
     engine: Engine

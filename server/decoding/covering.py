@@ -8,7 +8,7 @@ one types inside a word the prompt's end stays where it is, and its covers grow 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,7 +17,7 @@ import numpy as np
 from suture.healing import CanonicalPairs, Vocabulary
 from suture.healing.covers import ROOT, Cover, CoverTree, cover_tree
 from suture.healing.healer import HealingError
-from suture.healing.posterior import Posterior, log_softmax_row
+from suture.healing.posterior import Posterior, Row, log_softmax_row
 from suture.server.decoding.candidates import Logits
 from suture.server.decoding.sampling import Sampler
 from suture.server.engine.tree import TokenTree
@@ -63,7 +63,7 @@ class Coverings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """A cover that was drawn: `path`, tokens that end at tree node `node`, and `token_id` behind it.
+    """A cover that was drawn: `path` ends at the tree node `node`, and `token_id` is behind it.
 
     At an exact end `token_id` is None, and what comes next is to be drawn from `row`, raw logits
     without the tokens that the tokenizer would not put there. `logprob` is the cover's, in nats.
@@ -138,21 +138,24 @@ class Covering:
             return None
         for cover in islice(_in_order(posterior, sampler), _MAX_DRAWS):
             if may_go_on(cover.overhang):
-                return self._drawn(cover, posterior)
+                return self._drawn(cover, posterior, scored)
         return None
 
-    def _drawn(self, cover: Cover, posterior: Posterior) -> Drawn:
+    def _drawn(self, cover: Cover, posterior: Posterior, scored: Mapping[int, Row]) -> Drawn:
         covers = self._covers_here()
+        logprob = posterior.log_priors[cover.node]
         row = self._rows[cover.node]
         if cover.token_id is None:
             row = _canonical(row, cover.node, posterior)
+        else:
+            logprob += float(scored[cover.node][cover.token_id])
         evaluated = [node for node in (ROOT, *_way_to(cover.node, covers)) if node in self._nodes]
         return Drawn(
             node=self._nodes[evaluated[-1]],
             path=covers.path(cover.node),
             token_id=cover.token_id,
             row=row,
-            logprob=posterior.log_priors[cover.node] + _log_p(cover, posterior),
+            logprob=logprob,
             tv_bound=posterior.tv_bound,
         )
 
@@ -187,7 +190,7 @@ def _in_order(posterior: Posterior, sampler: Sampler) -> Iterator[Cover]:
             yield group.cover
         return
     posterior.ask_best(_MAX_DRAWS)
-    weights = posterior.log_weights.copy()
+    weights = posterior.log_weights.astype(np.float32)
     while np.isfinite(weights.max()):
         index = sampler.pick_index(weights)
         weights[index] = -np.inf

@@ -95,7 +95,8 @@ class Generation:
             if coverings is None:
                 self._level = "recursive"
             else:
-                self._covering = coverings.of(plan, self._stop_ids)
+                ends = (i for i in self._stop_ids if not vocabulary.bytes_of(i))
+                self._covering = coverings.of(plan, frozenset(ends))
         self._detokenizer = text_stream
         self._healing_logprob = 0.0
         self._healing_nodes = 0

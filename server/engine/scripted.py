@@ -40,7 +40,7 @@ def speaking_model(vocabulary: Vocabulary, text: bytes) -> Model:
     def next_token(so_far: bytes) -> int:
         rest = text[len(so_far) :]
         n = vocabulary.longest_prefix(rest) if text.startswith(so_far) else 0
-        return vocabulary.ids_of(rest[:n])[0] if n else end
+        return vocabulary.ids_of(rest[:n])[-1] if n else end
 
     def logits(tokens: Sequence[int]) -> Logits:
         row = np.zeros(vocabulary.n_vocab, np.float32)

@@ -53,7 +53,7 @@ def complete(
         tree = generation.tree(len(engine.tokens(sequence)), width)
         [rows] = engine.evaluate([(sequence, tree)])
         chunk = generation.feed(rows)
-        engine.commit(sequence, len(tree) - 1 - generation.n_rejected)
+        engine.commit(sequence, generation.kept)
         n_steps += 1
         if chunk is not None:
             ids, text = ids + chunk.token_ids, text + chunk.text

@@ -328,7 +328,7 @@ def drafted(generation: Generation, engine: ScriptedEngine) -> str:
         tree = generation.tree(len(engine.tokens(sequence)), width)
         [rows] = engine.evaluate([(sequence, tree)])
         chunk = generation.feed(rows)
-        engine.commit(sequence, len(tree) - 1 - generation.n_rejected)
+        engine.commit(sequence, generation.kept)
         text += chunk.text if chunk is not None else ""
     return text
 

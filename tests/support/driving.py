@@ -19,8 +19,8 @@ def chunks_of(generation: Generation, engine: Engine) -> Iterator[CompletionChun
     while not generation.finished:
         tree = generation.tree(len(engine.tokens(sequence)))
         [rows] = engine.evaluate([(sequence, tree)])
-        engine.commit(sequence, len(tree) - 1)
         chunk = generation.feed(rows)
+        engine.commit(sequence, generation.kept)
         if chunk is not None:
             yield chunk
     engine.release(sequence)

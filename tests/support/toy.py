@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from suture.healing import Decoding, Encode, TokenKind, TokenTransducer, Vocabulary
+from suture.healing import CanonicalPairs, Decoding, Encode, TokenKind, TokenTransducer, Vocabulary
 from suture.server.codec import Choice, Codec, DetokenizerName, Encoder
+from suture.server.decoding.covering import Coverings
 from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream, window_stream
@@ -82,4 +83,5 @@ def toy_generation(
     if request.grammar is not None:
         engine.check_grammar(request.grammar)
     known = DraftIndex(plan.kept_ids, expected)
-    return Generation(request, plan, vocabulary, stream, engine, known)
+    coverings = Coverings(vocabulary, CanonicalPairs(vocabulary, engine.encode))
+    return Generation(request, plan, vocabulary, stream, engine, known, coverings)
