@@ -66,9 +66,9 @@ class PromptPlan:
 
     `kept_ids` is the whole prompt, control ids included, never empty. `pending` are the bytes
     that the generation must produce first and that are no output; `dropped_tokens` is how many
-    tokens they were. `barriers` are positions in `kept_ids`, ascending. `level` is "recursive"
-    if there is anything to heal, else "none". At any of `stop_ids` or, in a hole, of
-    `stop_strings` the model has ended its text.
+    tokens they were. `barriers` are positions in `kept_ids`, ascending. `level` is how the pending
+    bytes are to be healed, "none" without any; a generation may have to lower it. At any of
+    `stop_ids` or, in a hole, of `stop_strings` the model has ended its text.
     `max_tokens` is as many as asked for, or as fit. `truncated` says that text of the request
     was left out, or by the client itself. `segments` are the parts in order, as (role, number
     of tokens in `kept_ids`).
@@ -155,7 +155,7 @@ def plan_prompt(
         dropped_tokens=boundary.dropped_tokens,
         barriers=_barriers(parts),
         layout=layout.name,
-        level="recursive" if boundary.pending else "none",
+        level=_level(request, boundary.pending),
         stop_ids=vocabulary.eog_ids | (family.stop_ids if family else frozenset()),
         stop_strings=family.stop_strings if family and layout.name != "plain" else (),
         max_tokens=budget.output_room(request.max_tokens, len(kept_ids), len(boundary.pending)),
@@ -182,6 +182,10 @@ def _remembering(encode: Encode) -> Encode:
 def _is_far(typed_ids: tuple[int, ...], vocabulary: Vocabulary) -> bool:
     n_lines = sum(vocabulary.bytes_of(token_id).count(b"\n") for token_id in typed_ids)
     return n_lines > MAX_LINES // 2 or len(typed_ids) > MAX_TYPED // 2
+
+
+def _level(request: CompletionRequest, pending: bytes) -> HealingLevel:
+    return "none" if request.healing == "off" or not pending else request.healing
 
 
 def _left_ids(text_ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ def test_a_grammar_sees_what_comes_after_the_cursor(small_server: Served) -> Non
     }
     answer = small_server.post("/v1/completions", body)
     assert answer["choices"][0]["text"] == "me"
-    assert answer["suture"]["healing"]["level"] == "recursive"
+    assert answer["suture"]["healing"]["level"] == "exact"
 
 
 @pytest.mark.parametrize(

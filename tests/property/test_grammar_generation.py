@@ -30,6 +30,7 @@ from suture.server.request import CompletionRequest, SamplingParams
 
 VOCABULARY = toy_vocabulary()
 PLAIN = CompletionRequest("def ", max_tokens=40)
+RECURSIVE = replace(PLAIN, healing="recursive")
 END = special("<|endoftext|>")
 
 
@@ -109,7 +110,7 @@ def test_a_banned_text_ends_at_once() -> None:
 def test_c4_the_grammar_sees_only_the_overhang() -> None:
     # Only " user" is given back; " userName" says it and more, which "Name()" begins with.
     model = speaking_model(VOCABULARY, b"const userName()")
-    request = replace(PLAIN, prefix="const user", grammar=grammar_of("Name()", "s"))
+    request = replace(RECURSIVE, prefix="const user", grammar=grammar_of("Name()", "s"))
     text, result = whole(*generation_of(request, model))
     assert text == "Name()" and result.healing.level == "recursive"
     assert result.healing.pending == b" user"
@@ -117,7 +118,7 @@ def test_c4_the_grammar_sees_only_the_overhang() -> None:
 
 def test_c4_the_next_best_healed_token_comes_where_the_best_is_forbidden() -> None:
     model = speaking_model(VOCABULARY, b"const userName()")
-    request = replace(PLAIN, prefix="const user", grammar=grammar_of("s = ()"))
+    request = replace(RECURSIVE, prefix="const user", grammar=grammar_of("s = ()"))
     text, result = whole(*generation_of(request, model))
     assert text == "s = ()" and result.healing.level == "recursive"
 
@@ -159,7 +160,7 @@ def test_c4_a_token_that_says_just_what_is_pending_comes_where_all_others_are_fo
         return row
 
     engine = ScriptedEngine(vocabulary, lambda piece: list(piece), insists)
-    request = CompletionRequest("x ", give_back=1, max_tokens=9, grammar=grammar_of("7"))
+    request = replace(RECURSIVE, prefix="x ", give_back=1, max_tokens=9, grammar=grammar_of("7"))
     text, result = whole(toy_generation(request, engine), engine)
     assert (text, result.healing.level, result.healing.nodes) == ("7", "recursive", 1)
 

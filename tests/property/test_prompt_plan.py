@@ -120,7 +120,7 @@ def test_b1_the_prompt_shows_its_windows_and_what_is_given_back(
     document = (request.prefix + request.suffix).replace("\r\n", "\n").replace("\r", "\n")
     assert prefix + suffix in document
     assert plan.truncated or prefix + suffix == document
-    assert plan.level == ("recursive" if plan.pending else "none")
+    assert plan.level == (request.healing if plan.pending else "none")
     if plan.boundary == "keep" or request.healing == "off":
         assert plan.pending == b""
 

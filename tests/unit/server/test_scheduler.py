@@ -81,7 +81,7 @@ def test_healing_finishes_the_identifier(start: Start) -> None:
     running = start(says(b"const userName = x"))
     healed, result = running.complete(CompletionRequest("const userNa"))
     assert healed == "me = x"
-    assert result.healing.level == "recursive"
+    assert result.healing.level == "exact"
     assert result.healing.pending.endswith(b"Na") and result.healing.dropped_tokens >= 2
 
 

@@ -55,7 +55,7 @@ def test_b1_b3_psm_moves_the_tail_behind_the_middle_sentinel() -> None:
     )
     assert (planned.layout, planned.boundary) == ("psm", "move")
     assert (planned.pending, planned.dropped_tokens) == (b" userNa", 2)
-    assert planned.level == "recursive"
+    assert planned.level == "exact"
     assert planned.barriers == (0, 6, 9)
     assert list(planned.left_ids) == toy.ids("const")
     assert planned.rest == ""
@@ -169,7 +169,7 @@ def test_spm_of_a_family_trained_psm_has_the_prefix_behind_all_sentinels_and_hea
     assert list(planned.kept_ids) == toy.ids(
         "<|fim_prefix|>", "<|fim_suffix|>", ";\n", "<|fim_middle|>", "const"
     )
-    assert (planned.layout, planned.level) == ("spm", "recursive")
+    assert (planned.layout, planned.level) == ("spm", "exact")
     assert (planned.pending, planned.dropped_tokens) == (b" userNa", 2)
     assert planned.barriers == (0, 1, 4)
 
@@ -192,7 +192,7 @@ def test_text_without_a_hole_is_plain_and_healed_whatever_the_layout() -> None:
     toy = ToyTokenizer(WORDS)
     planned = plan(CompletionRequest("const userNa", layout="spm"), toy)
     assert list(planned.kept_ids) == toy.ids("const")
-    assert (planned.layout, planned.level, planned.pending) == ("plain", "recursive", b" userNa")
+    assert (planned.layout, planned.level, planned.pending) == ("plain", "exact", b" userNa")
 
 
 def test_healing_off_gives_nothing_back() -> None:
