@@ -74,6 +74,9 @@ class CanonicalPairs:
         self._max_cached = max_cached
         self._cached: dict[tuple[int | None, int], _Verdict] = {}
         self._may_begin = lru_cache(max_cached)(self._rule.may_begin)
+        self._doubtful = lru_cache(max_cached // 16)(self._doubtful_of)
+        self._extends_any = lru_cache(max_cached // 16)(self._extends_any_of)
+        self._barriers = frozenset(vocabulary.ids_of_kind(*_BARRIERS).tolist())
 
     def is_pair(self, left: int, right: int) -> bool:
         """Whether some canonical sequence has these two as neighbours.
@@ -102,6 +105,28 @@ class CanonicalPairs:
             return self._may_begin((*self._since_barrier(left_ids), token_id))
         return verdict is _Verdict.YES
 
+    def extends_any(self, left_ids: Sequence[int], ranks: range) -> bool:
+        """Whether `extends` is true of some of the drawable tokens of these ranks."""
+        doubtful = self._doubtful(left_ids[-1] if left_ids else None, ranks)
+        if not doubtful:
+            return doubtful is None
+        return self._extends_any((*self._since_barrier(left_ids),), ranks)
+
+    def _extends_any_of(self, left_ids: tuple[int, ...], ranks: range) -> bool:
+        doubtful = self._doubtful(left_ids[-1] if left_ids else None, ranks) or ()
+        return any(self._may_begin((*left_ids, token_id)) for token_id in doubtful)
+
+    def _doubtful_of(self, left: int | None, ranks: range) -> list[int] | None:
+        """The tokens that depend on what is left of the last token; None if one does not."""
+        doubtful = []
+        for token_id in self._vocabulary.sorted_ids[ranks.start : ranks.stop].tolist():
+            verdict = self._verdict(left, token_id)
+            if verdict is _Verdict.YES:
+                return None
+            if verdict is _Verdict.DEPENDS:
+                doubtful.append(token_id)
+        return doubtful
+
     def _verdict(self, left: int | None, right: int) -> _Verdict:
         known = self._cached.get((left, right))
         if known is None:
@@ -122,7 +147,9 @@ class CanonicalPairs:
         return self._rule.pair(left, right)
 
     def _may_stand(self, token_id: int) -> bool:
-        return self._is_barrier(token_id) or bool(self._vocabulary.rank[token_id] >= 0)
+        """Raises `IndexError` for what is no token."""
+        is_barrier = self._vocabulary.kind_of(token_id) in _BARRIERS
+        return is_barrier or bool(self._vocabulary.rank[token_id] >= 0)
 
     def _spell_added(self, ids: Sequence[int]) -> bool:
         """Whether the tokenizer would find an added token in the text of these.
@@ -140,7 +167,7 @@ class CanonicalPairs:
         )
 
     def _is_barrier(self, token_id: int) -> bool:
-        return self._vocabulary.kind_of(token_id) in _BARRIERS
+        return token_id in self._barriers
 
     def _since_barrier(self, ids: Sequence[int]) -> Sequence[int]:
         start = len(ids)

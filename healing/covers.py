@@ -194,9 +194,7 @@ class _Growth:
         ranks = self._steps[end].crossing
         if self._pairs is None or not 0 < len(ranks) <= _MAX_ASKED:
             return bool(ranks)
-        path = self._left_ids if node == ROOT else self._paths[node]
-        ids = self._vocabulary.sorted_ids[ranks.start : ranks.stop].tolist()
-        return any(self._pairs.extends(path, token_id) for token_id in ids)
+        return self._pairs.extends_any(self._left_ids if node == ROOT else self._paths[node], ranks)
 
     def tree(self) -> CoverTree:
         kept = self._kept()

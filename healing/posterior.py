@@ -24,7 +24,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from suture.healing.vocabulary import TokenIds, Vocabulary
 
 Row: TypeAlias = npt.NDArray[np.floating]
 """Log probabilities by token id."""
+Real = TypeVar("Real", np.float32, np.float64)
 
 # Wider ranges of crossing tokens are not gathered but thresholded, in nats below certainty.
 _MAX_GATHERED = 4096
@@ -50,7 +51,7 @@ _MAX_UNASKED = 1e-6
 _RARE = -12.0
 
 
-def log_softmax_row(row: Row) -> Row:
+def log_softmax_row(row: npt.NDArray[Real]) -> npt.NDArray[Real]:
     """Log probabilities of a row of logits, over the whole vocabulary; ``-inf`` stays so.
 
     Raises `ValueError` where no logit is finite, or one is NaN or infinite.
@@ -58,7 +59,7 @@ def log_softmax_row(row: Row) -> Row:
     highest = row.max()
     if not np.isfinite(highest):
         raise ValueError("a row of logits needs a highest one")
-    shifted: Row = row - highest
+    shifted: npt.NDArray[Real] = row - highest
     shifted -= np.log(np.exp(shifted).sum(dtype=np.float64)).astype(row.dtype)
     return shifted
 
@@ -105,6 +106,7 @@ class Posterior:
         *,
         max_gathered: int = _MAX_GATHERED,
         threshold: float = _THRESHOLD,
+        max_below: float = _MAX_BELOW,
         max_asked: int = _MAX_ASKED,
         max_unasked: float = _MAX_UNASKED,
     ) -> None:
@@ -115,6 +117,7 @@ class Posterior:
         self._end_ids = frozenset(end_ids)
         self._max_gathered = max_gathered
         self._threshold = threshold
+        self._max_below = max_below
         self._max_asked = max_asked
         self._max_unasked = max_unasked
         self.log_priors = _log_priors(tree, rows)
@@ -161,7 +164,7 @@ class Posterior:
             max(0.0, 1.0 - float(probs.sum())) + _ROUNDING,
             len(ranks) * math.exp(self._threshold),
         )
-        if below > _MAX_BELOW * float(probs[is_there].sum()):
+        if below > self._max_below * float(probs[is_there].sum()):
             return gathered
         self._log_left_out.append(self._prior(node) + math.log(below))
         return likely[is_there]
@@ -188,15 +191,17 @@ class Posterior:
             share += prob if self.may_follow(node, token_id) else 0.0
             if unasked <= self._max_unasked:
                 break
-        if len(likeliest) < self._max_asked:
-            return share, 0.0
-        unasked = max(0.0, unasked)
+        else:
+            if len(likeliest) < self._max_asked:
+                return share, 0.0
+        unasked = max(_ROUNDING, unasked)
         return share + unasked, unasked
 
     def _share_with_text(self, node: int) -> float:
         """The mass of all tokens but those that neither add to a text nor end it."""
-        silent = [i for i in self._vocabulary.silent_ids if i not in self._end_ids]
-        return 1.0 - float(np.exp(self._rows[node][silent], dtype=np.float64).sum())
+        probs = np.exp(self._rows[node], dtype=np.float64)
+        probs[[i for i in self._vocabulary.silent_ids if i not in self._end_ids]] = 0.0
+        return float(probs.sum())
 
     def _likeliest(self, node: int, n_best: int) -> list[tuple[int, float]]:
         """The best tokens of a node's row with their log probabilities, best first."""

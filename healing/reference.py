@@ -5,14 +5,18 @@ Each says by enumeration what its twin computes by index, automaton or proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, pairwise
+from typing import TypeAlias
 
 from suture.healing.boundary import Encode
 from suture.healing.stops import OnStop
 from suture.healing.vocabulary import TokenKind, Vocabulary
 from suture.healing.windows import MAX_UNREAD, Decode
+
+Path: TypeAlias = tuple[int, ...]
 
 # Vocabulary
 
@@ -79,6 +83,75 @@ def may_go_on(
     """
     data = b"".join(map(vocabulary.bytes_of, ids))
     return any(list(encode(data + more))[: len(ids)] == list(ids) for more in continuations)
+
+
+# Covers
+
+
+def cover_paths(ids: Sequence[int], vocabulary: Vocabulary, pending: bytes) -> Iterator[Path]:
+    """All token paths of these drawable tokens that spell `pending`, the last one running over."""
+    for token_id in ids:
+        piece = vocabulary.bytes_of(token_id)
+        if piece.startswith(pending):
+            yield (token_id,)
+        elif pending.startswith(piece):
+            for path in cover_paths(ids, vocabulary, pending[len(piece) :]):
+                yield (token_id, *path)
+
+
+def cover_masses(
+    pending: bytes,
+    vocabulary: Vocabulary,
+    may_begin: Callable[[Path], bool],
+    log_prob: Callable[[Path, int], float],
+    end_ids: Collection[int] = (),
+) -> dict[Path, float]:
+    """The probability of each cover of `pending`, in a model that is asked token by token.
+
+    `may_begin` says which token paths the tokenizer could make. That of an exact end counts with
+    what may follow it: tokens of which it could make something, and those that end the text.
+    """
+    masses = {}
+    paths = cover_paths(list(drawable_ids(vocabulary)), vocabulary, pending) if pending else [()]
+    with_text = [i for i in range(vocabulary.n_vocab) if vocabulary.bytes_of(i)]
+    for path in paths:
+        if not all(may_begin(path[:n]) for n in range(1, len(path) + 1)):
+            continue
+        log_mass = sum(log_prob(path[:n], token_id) for n, token_id in enumerate(path))
+        share = 1.0
+        if sum(len(vocabulary.bytes_of(token_id)) for token_id in path) == len(pending):
+            following = [i for i in with_text if i not in end_ids and may_begin((*path, i))]
+            share = sum(math.exp(log_prob(path, i)) for i in (*following, *end_ids))
+        masses[path] = math.exp(log_mass) * share
+    return masses
+
+
+def overhang_masses(
+    pending: bytes,
+    vocabulary: Vocabulary,
+    may_begin: Callable[[Path], bool],
+    log_prob: Callable[[Path, int], float],
+    end_ids: Collection[int] = (),
+) -> dict[bytes, float]:
+    """The probability of each overhang, an exact end with its best next token (C3)."""
+    masses: dict[bytes, float] = {}
+    for path, mass in cover_masses(pending, vocabulary, may_begin, log_prob, end_ids).items():
+        data = b"".join(map(vocabulary.bytes_of, path))
+        overhang = data[len(pending) :]
+        if not overhang:
+            log_mass = sum(log_prob(path[:n], token_id) for n, token_id in enumerate(path))
+            following = [
+                i
+                for i in range(vocabulary.n_vocab)
+                if i in end_ids or (vocabulary.bytes_of(i) and may_begin((*path, i)))
+            ]
+            if not following:
+                continue
+            best = max(following, key=lambda i: log_prob(path, i))
+            overhang = b"" if best in end_ids else vocabulary.bytes_of(best)
+            mass = math.exp(log_mass + log_prob(path, best))
+        masses[overhang] = masses.get(overhang, 0.0) + mass
+    return masses
 
 
 # Boundary

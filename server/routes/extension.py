@@ -75,10 +75,12 @@ class ExtensionFields(RequestBody):
         for token_id in self.stop_token_ids:
             check_token_id(token_id, model.n_vocab, "stop_token_ids")
         give_back = self.give_back or settings.give_back
+        # Only psm has a boundary, so who asks for one has a say in the layout (`choose_layout`).
+        layout = self.layout or (settings.layout if self.fim_boundary == "auto" else "auto")
         return {
             "healing": self.healing or settings.healing,
             "give_back": None if give_back == "stable" else give_back,
-            "layout": self.layout or settings.layout,
+            "layout": layout,
             "fim_boundary": self.fim_boundary,
             "grammar_scope": self.grammar_scope,
             "stream_interval": self.stream_interval or settings.stream_interval,

@@ -268,6 +268,17 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field: str, value: Any) ->
     assert f'"{field}' in str(error) and "\n" not in str(error)
 
 
+def test_a_boundary_that_is_asked_for_goes_before_the_servers_layout() -> None:
+    served = settings(layout="anchor")
+
+    def layout(**fields: str) -> str:
+        return LlamaCppDialect().parse(HOLE | fields, served, MODEL).request.layout
+
+    assert layout() == layout(fim_boundary="auto") == "anchor"
+    assert layout(fim_boundary="keep") == "auto"
+    assert layout(fim_boundary="keep", layout="spm") == "spm"
+
+
 def test_extension_fields_are_taken_over() -> None:
     body = {
         "healing": "off",
