@@ -69,7 +69,8 @@ class Counters:
     """The engine's thread counts here, but for `cancelled_waiting`: under the scheduler's lock.
 
     `prompt_tokens` are those of all prompts that were begun; `reused_tokens` of them were in the
-    cache, and `evaluated_tokens` were read until now, again where a run had to step aside.
+    cache, and `evaluated_tokens` were read until now, again where a run had to step aside;
+    `cover_tokens` were evaluated besides, to heal what stands at the cursor.
     `cells_free` and the sequences are as they were after the last step.
     """
 
@@ -77,6 +78,7 @@ class Counters:
     prompt_tokens: int = 0
     reused_tokens: int = 0
     evaluated_tokens: int = 0
+    cover_tokens: int = 0
     generated_tokens: int = 0
     failures: int = 0
     prompt_seconds: float = 0.0

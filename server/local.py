@@ -136,6 +136,7 @@ class LocalCompleter:
     def _load(self) -> Engine:
         """Load, warm up and measure; on the engine's thread."""
         settings = self._settings
+        engine: LlamaEngine
         vocabulary = read_vocabulary(self._path, settings.vocabulary_cache)
         # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
         with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:

@@ -123,6 +123,11 @@ def _prompts(measured: Measured) -> Iterator[Metric]:
         counters.evaluated_per_request.with_zeros(requests.continued),
     )
     yield _counter(
+        "suture_cover_tokens",
+        "Tokens evaluated besides prompts, to heal what stands at the cursor.",
+        counters.cover_tokens,
+    )
+    yield _counter(
         "suture_spare_tokens",
         "Prompt tokens evaluated in pauses, for a request that may come.",
         measured.spare.evaluated_tokens,

@@ -141,7 +141,7 @@ def _reply(
     return Reply(
         text=text,
         n_prompt=int(last.get("tokens_evaluated", timings["prompt_n"])),
-        n_evaluated=int(timings["prompt_n"]),
+        n_evaluated=int(timings["prompt_n"]) + (ours["healing"]["nodes"] if ours else 0),
         n_predicted=int(timings["predicted_n"]),
         n_drafted=int(ours["draft"]["proposed"] if ours else timings.get("draft_n", 0)),
         first_ms=first_ms,

@@ -114,7 +114,7 @@ class Generation:
         self._n_matched = 0
         self._width: DraftWidth | None = None
         self._n_proposed = self._n_accepted = 0
-        self.n_drafted = self.n_rejected = 0
+        self.n_drafted = self.n_rejected = self.n_covers = 0
         self.kept = 0
 
     @property
@@ -156,9 +156,11 @@ class Generation:
         if self._request.grammar is not None and self._grammar is None:
             self._grammar = self._new_grammar(self._request.grammar)
         tokens = self._tokens[n_committed:]
-        self.n_drafted = 0
+        self.n_drafted = self.n_covers = 0
         if self._covering is not None:
-            return self._covering.tree(tokens)
+            tree = self._covering.tree(tokens)
+            self.n_covers = self._covering.n_evaluated
+            return tree
         self._width = width
         self._draft, self._n_matched = self._propose() if len(tokens) == 1 else ((), 0)
         self.n_drafted = len(self._draft)

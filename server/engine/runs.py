@@ -280,8 +280,10 @@ class Runs:
         run.n_done += len(chunk)
         n_drafted = generation.n_drafted
         if run.job.clock.phase != "decode":
-            run.n_read += len(chunk) - n_drafted
-            run.counters.evaluated_tokens += len(chunk) - n_drafted
+            n_beside = 0 if run.n_left else n_drafted + generation.n_covers
+            run.n_read += len(chunk) - n_beside
+            run.counters.evaluated_tokens += len(chunk) - n_beside
+            run.counters.cover_tokens += 0 if run.n_left else generation.n_covers
         if run.n_left or run.job.end_early is not None:
             # Covers and drafts have not been looked at.
             self._engine.commit(run.sequence, chunk.trunk_length())

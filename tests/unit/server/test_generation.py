@@ -264,8 +264,10 @@ def test_the_healing_report_scores_what_the_model_believed() -> None:
     row = np.zeros(VOCABULARY.n_vocab, np.float32)
     row[toy_encode(b" userName")[0]] = 5.0
     request = CompletionRequest("const userNa", max_tokens=1)
-    _, result = complete(lambda tokens: row.copy(), request)
-    n_drawable = VOCABULARY.n_vocab - len(set(VOCABULARY.silent_ids) - VOCABULARY.eog_ids)
+    engine = ScriptedEngine(VOCABULARY, toy_encode, lambda tokens: row.copy())
+    generation = toy_generation(request, engine)
+    _, result = whole(generation, engine)
+    n_drawable = VOCABULARY.n_vocab - len(set(VOCABULARY.silent_ids) - generation.plan.stop_ids)
     expected = 5.0 - np.log(np.exp(5.0) + n_drawable - 1)
     assert result.healing.logprob == pytest.approx(expected)
 
