@@ -222,12 +222,11 @@ class _Growth:
         )
 
     def _kept(self) -> list[int]:
-        """The first useful nodes, with all that lead to the first exact end."""
+        """The first useful nodes, with all that lead to the first exact end, or to a cover."""
         kept = sorted(self._is_useful)
         if len(kept) <= self._max_nodes:
             return kept
-        at_end = (node for node in kept if self._ends[node] == len(self._pending))
-        node, chosen = next(at_end, ROOT), set[int]()
+        node, chosen = self._first_goal(kept), set[int]()
         while node != ROOT:
             chosen.add(node)
             node = self._parents[node]
@@ -238,25 +237,16 @@ class _Growth:
         # Parents come first, so none is missing among those that were added in order.
         return sorted(chosen)
 
+    def _first_goal(self, nodes: Sequence[int]) -> int:
+        at_end = (node for node in nodes if self._ends[node] == len(self._pending))
+        crossing = (node for node in nodes if self._has_crossing(node, self._ends[node]))
+        return next(at_end, next(crossing, ROOT))
+
 
 def _steps(vocabulary: Vocabulary, pending: bytes, start: int) -> _Steps:
     """The tokens that spell what comes next in `pending`, and those that go on past its end."""
-    inner: list[tuple[int, int]] = []
-    ranks = range(0)
-    for end in range(start + 1, len(pending) + 1):
-        piece = pending[start:end]
-        ranks = vocabulary.extending(piece)
-        at = ranks.start
-        while at < ranks.stop:
-            token_id = vocabulary.sorted_ids[at].item()
-            if vocabulary.bytes_of(token_id) != piece:
-                break
-            inner.append((token_id, end))
-            at += 1
-        ranks = range(at, ranks.stop)
-        if not ranks:
-            break
-    return _Steps(inner, ranks)
+    inner, crossing = vocabulary.spelling(pending[start:])
+    return _Steps([(token_id, start + length) for token_id, length in inner], crossing)
 
 
 def _tokens_to_end(steps: Sequence[_Steps]) -> list[int]:

@@ -47,8 +47,9 @@ _MAX_BELOW = 1e-3
 _ROUNDING = 1e-6
 # Followers of an exact end are asked, the likeliest first, until the rest is less than this.
 _MAX_ASKED = 64
-_MAX_UNASKED = 1e-6
-_RARE = -12.0
+_MAX_UNASKED = 1e-4
+# Rows are put in order down to here first, and farther only if more is asked for.
+_STAGES = (-8.0, -14.0, -math.inf)
 
 
 def log_softmax_row(row: npt.NDArray[Real]) -> npt.NDArray[Real]:
@@ -123,6 +124,7 @@ class Posterior:
         self.log_priors = _log_priors(tree, rows)
         self._log_left_out = [*_left_out_masses(tree, rows, self.log_priors)]
         self._log_unasked: list[float] = []
+        self._contexts: dict[int, tuple[int, ...]] = {}
         self._crossing: list[_Crossing] = []
         self._ends: list[int] = []
         self.log_weights = self._weigh()
@@ -184,18 +186,14 @@ class Posterior:
         if self._pairs is None:
             return self._share_with_text(node), 0.0
         share, unasked = 0.0, 1.0
-        likeliest = self._likeliest(node, self._max_asked)
-        for token_id, log_prob in likeliest:
+        for n_asked, (token_id, log_prob) in enumerate(self.likeliest(node)):
+            if n_asked == self._max_asked or unasked <= self._max_unasked:
+                unasked = max(_ROUNDING, unasked)
+                return share + unasked, unasked
             prob = math.exp(log_prob)
             unasked -= prob
             share += prob if self.may_follow(node, token_id) else 0.0
-            if unasked <= self._max_unasked:
-                break
-        else:
-            if len(likeliest) < self._max_asked:
-                return share, 0.0
-        unasked = max(_ROUNDING, unasked)
-        return share + unasked, unasked
+        return share, 0.0
 
     def _share_with_text(self, node: int) -> float:
         """The mass of all tokens but those that neither add to a text nor end it."""
@@ -203,14 +201,17 @@ class Posterior:
         probs[[i for i in self._vocabulary.silent_ids if i not in self._end_ids]] = 0.0
         return float(probs.sum())
 
-    def _likeliest(self, node: int, n_best: int) -> list[tuple[int, float]]:
-        """The best tokens of a node's row with their log probabilities, best first."""
+    def likeliest(self, node: int) -> Iterator[tuple[int, float]]:
+        """The possible tokens of a node's row with their log probabilities, best first."""
         row = self._rows[node]
-        ids = np.flatnonzero(row > _RARE)
-        if len(ids) < min(n_best, len(row)):
-            ids = np.flatnonzero(row > -np.inf)
-        best = _best(row.take(ids), n_best)
-        return [(ids[at].item(), float(row[ids[at]])) for at in best.tolist()]
+        is_later = None
+        for lowest in _STAGES:
+            is_here = row > lowest
+            ids = np.flatnonzero(is_here if is_later is None else is_here & is_later)
+            log_probs = row.take(ids)
+            for at in _descending(log_probs):
+                yield ids[at].item(), float(log_probs[at])
+            is_later = ~is_here
 
     def _has_prior(self, node: int) -> bool:
         return self._prior(node) > -math.inf
@@ -224,11 +225,14 @@ class Posterior:
 
     def cover(self, index: int) -> Cover:
         """What a candidate stands for."""
+        node, token_id = self._at(index)
+        return Cover(node, token_id, b"" if token_id is None else self._overhang(node, token_id))
+
+    def _at(self, index: int) -> tuple[int, int | None]:
         if index >= self._n_crossing:
-            return Cover(self._ends[index - self._n_crossing], None, b"")
+            return self._ends[index - self._n_crossing], None
         crossing = self._crossing[bisect_right(self._starts, index) - 1]
-        token_id = crossing.ids[index - crossing.start].item()
-        return Cover(crossing.node, token_id, self._overhang(crossing.node, token_id))
+        return crossing.node, crossing.ids[index - crossing.start].item()
 
     def _overhang(self, node: int, token_id: int) -> bytes:
         n_pending = len(self.tree.pending) - self.tree.end_of(node)
@@ -243,8 +247,8 @@ class Posterior:
         """
         known = self._asked.get(index)
         if known is None:
-            cover = self.cover(index)
-            known = cover.token_id is None or self._extends(cover.node, cover.token_id)
+            node, token_id = self._at(index)
+            known = token_id is None or self._extends(node, token_id)
             self._asked[index] = known
             if not known:
                 self.log_weights[index] = -np.inf
@@ -252,11 +256,13 @@ class Posterior:
 
     def ask_best(self, n_best: int) -> npt.NDArray[np.intp]:
         """The `n_best` best candidates, best first, all canonical: those on the way are refused."""
-        while True:
-            best = _best(self.log_weights, n_best)
-            best = best[self.log_weights[best] > -np.inf]
-            if all([self.is_canonical(index) for index in best.tolist()]):
-                return best
+        best: list[int] = []
+        for index in _descending(self.log_weights.copy()):
+            if len(best) == n_best or self.log_weights[index] == -np.inf:
+                break
+            if self.is_canonical(index):
+                best.append(index)
+        return np.array(best, np.intp)
 
     def may_follow(self, node: int, token_id: int) -> bool:
         """Whether a token may be drawn from a node's row, having committed the node."""
@@ -265,7 +271,12 @@ class Posterior:
         return bool(self._vocabulary.bytes_of(token_id)) and self._extends(node, token_id)
 
     def _extends(self, node: int, token_id: int) -> bool:
-        return self._pairs is None or self._pairs.extends(self.tree.context(node), token_id)
+        if self._pairs is None:
+            return True
+        context = self._contexts.get(node)
+        if context is None:
+            context = self._contexts[node] = self.tree.context(node)
+        return self._pairs.extends(context, token_id)
 
     # Totals
 
@@ -471,11 +482,8 @@ class _Members:
     def _canonical_followers(self, node: int) -> Iterator[tuple[int, bytes, float]]:
         """What may follow an exact end, the likeliest first."""
         posterior = self._posterior
-        row, prior = posterior._rows[node], posterior._prior(node)
-        for token_id in _descending(row):
-            log_prob = float(row[token_id])
-            if log_prob == -math.inf:
-                return
+        prior = posterior._prior(node)
+        for token_id, log_prob in posterior.likeliest(node):
             if posterior.may_follow(node, token_id):
                 is_end = token_id in posterior._end_ids
                 piece = b"" if is_end else posterior._vocabulary.bytes_of(token_id)
@@ -484,7 +492,7 @@ class _Members:
 
 def _descending(values: npt.NDArray[np.floating]) -> Iterator[int]:
     """Where the values stand, highest first; all are put in order only if the first do not do."""
-    first = _best(values, 64).tolist()
-    yield from first
-    if len(first) < len(values):
-        yield from np.argsort(-values, kind="stable")[len(first) :].tolist()
+    n_done = 0
+    for n_best in (64, 1024, len(values)):
+        yield from _best(values, n_best)[n_done:].tolist()
+        n_done = n_best

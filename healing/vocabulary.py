@@ -300,6 +300,23 @@ class Vocabulary:
         ranks = [rank for ranks in ranges for rank in ranks]
         return self.sorted_ids[ranks] if ranks else self.sorted_ids[:0]
 
+    def spelling(self, data: bytes) -> tuple[list[tuple[int, int]], range]:
+        """The drawable tokens that `data` starts with or equals, each with its length.
+
+        And the ranks of those that start with all of `data` and go on.
+        """
+        keys, found, low = self._keys, list[tuple[int, int]](), 0
+        for length in range(1, len(data) + 1):
+            piece = data[:length]
+            low = bisect_left(keys, piece, low)
+            while low < len(keys) and keys[low] == piece:
+                found.append((self.sorted_ids[low].item(), length))
+                low += 1
+            if low == len(keys) or not keys[low].startswith(piece):
+                return found, range(0)
+        above = _successor(data)
+        return found, range(low, len(keys) if above is None else bisect_left(keys, above, low))
+
     def added_extends(self, prefix: bytes) -> bool:
         """Whether some added token is longer than `prefix` and starts with it."""
         at = bisect_right(self._added_keys, prefix)
