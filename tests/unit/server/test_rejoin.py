@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from support.answering import answered, answering_model
 from support.driving import chunks_of
 from support.toy import toy_encode, toy_generation, toy_vocabulary
+from suture.server.decoding.drafts import DraftWidth
 from suture.server.decoding.rejoin import Rejoin
+from suture.server.decoding.step_costs import StepCosts
 from suture.server.engine.scripted import ScriptedEngine
 from suture.server.request import CompletionRequest, Edit, SamplingParams
 
@@ -24,6 +26,13 @@ HOLE = CompletionRequest(
     max_tokens=100,
 )
 SAYS = "w * h\n    return x\n\nprint"
+
+
+class Always(DraftWidth):
+    """Drafts all there is."""
+
+    def best(self, n_matched: int, n_available: int) -> int:
+        return n_available
 
 
 def rejoined(prefix: str, text: str, suffix: str) -> str:
@@ -148,6 +157,20 @@ def test_each_candidate_has_an_end_of_its_own() -> None:
     generations = [toy_generation(sampled, engine) for _ in range(2)]
     texts = ["".join(chunk.text for chunk in chunks_of(g, engine)) for g in generations]
     assert texts == ["w * h"] * 2
+
+
+def test_g1_drafted_and_not_it_ends_at_the_same_place() -> None:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, answering_model(HOLE, SAYS))
+    generation = toy_generation(HOLE, engine, expected=toy_encode(SAYS.encode()))
+    sequence, text = engine.open(), ""
+    while not generation.finished:
+        tree = generation.tree(len(engine.tokens(sequence)), Always(StepCosts()))
+        [rows] = engine.evaluate([(sequence, tree)])
+        chunk = generation.feed(rows)
+        engine.commit(sequence, len(tree) - 1 - generation.n_rejected)
+        text += chunk.text if chunk else ""
+        assert chunk is None or chunk.result is None or chunk.result.finish == "suffix"
+    assert text == "w * h"
 
 
 def test_a_suffix_that_was_cut_off_inside_a_line_is_watched_up_to_there() -> None:
