@@ -6,18 +6,18 @@
   match    a part of the answer, from some place on, that is the watched text so far: an open one
            ends where the answer does, a complete one is a rejoin
 
-An answer rejoins the suffix with whole lines of it, which have some letters among them or are all
-of it when the answer ends. Blank lines before them count for nothing. A word is enough where the
+An answer rejoins the suffix with whole lines of it, or with what of the cursor's line is behind the
+cursor, up to its end: left out or not, the file is the same up to there. They have some letters
+among them, or end the answer. Blank lines before them count for nothing. A word is enough where the
 cursor is inside it and the answer begins with its rest, or with another beginning and the same
-rest (`get‸Name()`: `UserName(`); and, before whatever ends the answer, where it would otherwise
-be glued to itself.
+rest (`get‸Name()`: `UserName(`); and at the answer's end, where it would be glued to itself.
 
 J1  What is released and what is left out are together the text; without a rejoin it is untouched.
 J2  How the text comes apart changes nothing.
 J3  Held is what the first match holds that may still become a rejoin, and no more.
 J4  A match begins where the cursor stands or at a line end, if the suffix begins with a line end.
-    If not, it begins in the cursor's own column where only blanks stand before the cursor, and
-    else not inside a word, unless the cursor is.
+    If not, it begins anywhere in a line; but where only blanks stand before the cursor, behind the
+    same blanks, as elsewhere the line would have another place in what is below it.
 J5  What is left out closes nothing that would stay open without it, so that lines of closers
     (`}`, `)`) are left out only if they close what was open before the cursor.
 """
@@ -26,20 +26,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suture.server.decoding.closers import still_open
 
-# So many characters of words in whole lines, or of any kind, are no coincidence.
-_ENOUGH_IN_WORDS = 4
+# So many characters of words in whole lines are no coincidence: in the same place, or elsewhere
+# in a line, where they may be what many lines end with; or so many of any kind.
+_ENOUGH_IN_PLACE = 4
+_ENOUGH_ELSEWHERE = 12
 _ENOUGH = 256
 # What was opened farther from the cursor is not looked for.
-_MAX_CONTEXT = 4096
+_MAX_CONTEXT = 2048
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)*")
 _LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
 _BLANK_END = re.compile(r"(?:\n[ \t\n]*)?\Z")
+_CLOSER = re.compile(r"[)\]}\"'`]")
 _WORD = re.compile(r"\w*")
 _LINE = re.compile(r"[^\n]*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Lines of the suffix; whether all of them are enough before the answer ends."""
+
+    text: str
+    is_enough: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,7 @@ class _Match:
     start: int
     at: int
     end: int
-    watched: str
+    watched: _Watched
     is_complete: bool
 
 
@@ -64,13 +75,15 @@ class Rejoin:
         blank = _LEADING_BLANK_LINES.match(suffix)
         self._is_below = blank is not None
         body = suffix[blank.end() :] if blank else suffix
-        self._watched, self._is_enough = _watched(body, is_cut_off)
+        self._watched = _watched(body, is_cut_off, _ENOUGH_IN_PLACE)
+        self._elsewhere = _watched(body, is_cut_off, _ENOUGH_ELSEWHERE)
         self._cursor_line = prefix[prefix.rfind("\n") + 1 :]
         self._is_blank = not self._cursor_line.strip(" \t")
         # On a blank line the answer begins where the next line would, behind the same blanks.
-        is_aligned = self._is_blank and self._watched.startswith(self._cursor_line)
-        self._watched_here = self._watched[len(self._cursor_line) :] if is_aligned else ""
-        self._word = "" if self._is_below else _word(self._watched)
+        is_aligned = self._is_blank and self._watched.text.startswith(self._cursor_line)
+        self._here = replace(self._watched, text=self._watched.text[len(self._cursor_line) :])
+        self._has_line_here = self._is_below and is_aligned
+        self._word = "" if self._is_below else _word(self._watched.text)
         self._is_in_word = bool(self._word) and _is_word(prefix[-1:])
         self._prefix, self._suffix = prefix[-_MAX_CONTEXT:], suffix[:_MAX_CONTEXT]
         self._text = ""
@@ -84,7 +97,7 @@ class Rejoin:
 
     def feed(self, text: str) -> str:
         """What of the answer is known now and was not before; nothing once it is `found`."""
-        if not self._watched:
+        if not self._watched.text:
             return text
         if self.found:
             return ""
@@ -98,7 +111,7 @@ class Rejoin:
 
     def flush(self) -> str:
         """What is left of the answer, which ends here."""
-        if not self._watched or self.found:
+        if not self._watched.text or self.found:
             return ""
         for match in self._matches():
             if (match.is_complete or self._ends_in(match)) and self._closes_nothing(match):
@@ -124,47 +137,42 @@ class Rejoin:
     def _starts(self) -> Iterator[int]:
         """Where in what is held a match may begin (J4)."""
         text, at = self._text, self._n_released
-        if self._is_below and at == 0 and text[:1] not in ("", "\n"):
-            yield 0  # on the cursor's own line, if that is blank
-        first = "\n" if self._is_below else self._watched[0]
+        if self._has_line_here and at == 0 and text[:1] not in ("", "\n"):
+            yield 0
+        first = "\n" if self._is_below else self._watched.text[0]
         while (at := text.find(first, at)) >= 0:
-            if self._is_below or self._may_begin(at):
+            if at == 0 or self._is_below or not self._is_blank or self._is_in_column(at):
                 yield at
             at += 1
 
-    def _may_begin(self, at: int) -> bool:
-        if at == 0:
-            return True
-        if self._is_blank:
-            line_start = self._text.rfind("\n", 0, at) + 1
-            return line_start > 0 and self._text[line_start:at] == self._cursor_line
-        return not self._word or self._is_in_word or not _is_word(self._text[at - 1])
+    def _is_in_column(self, at: int) -> bool:
+        """Whether only the blanks that stand before the cursor stand before it, in another line."""
+        line_start = self._text.rfind("\n", 0, at) + 1
+        return line_start > 0 and self._text[line_start:at] == self._cursor_line
 
     def _match(self, start: int) -> _Match | None:
         at, watched = self._compared(start)
-        if not watched:
-            return None
-        said = self._text[at : at + len(watched)]
+        said = self._text[at : at + len(watched.text)]
         if self._has_word_again(start):
             return _Match(start, at, at + len(self._word), watched, is_complete=True)
-        if said == watched:
-            end = at + len(watched)
-            if self._is_enough:
+        if said == watched.text:
+            end = at + len(said)
+            if watched.is_enough:
                 return _Match(start, at, end, watched, is_complete=True)
             # It is all of the suffix, and may be all of the answer.
             is_open = not self._text[end:].strip(" \t\n")
         else:
             may_be_blank = at > start and not said.strip(" \t")
-            is_open = may_be_blank or watched.startswith(said)
+            is_open = may_be_blank or watched.text.startswith(said)
         end = len(self._text)
         return _Match(start, at, end, watched, is_complete=False) if is_open else None
 
-    def _compared(self, start: int) -> tuple[int, str]:
+    def _compared(self, start: int) -> tuple[int, _Watched]:
         """From where on a match that begins at `start` is compared, and with what."""
         if not self._is_below:
-            return start, self._watched
+            return start, self._watched if start == 0 or self._is_blank else self._elsewhere
         blank = _BLANK_LINES.match(self._text, start)
-        return (blank.end(), self._watched) if blank else (start, self._watched_here)
+        return (blank.end(), self._watched) if blank else (start, self._here)
 
     def _has_word_again(self, start: int) -> bool:
         """Whether the answer's first word ends at `start` as the word does that the cursor is in.
@@ -184,7 +192,7 @@ class Rejoin:
         It has with a whole line, or if it ends in a word and would be glued to the word behind it.
         """
         said = self._text[match.at :]
-        line, line_end, _ = match.watched.partition("\n")
+        line, line_end, _ = match.watched.text.partition("\n")
         if line_end and said.startswith(line):
             return True
         is_glued = len(said) >= len(self._word) > 0 and _is_word(said[-1])
@@ -193,6 +201,8 @@ class Rejoin:
 
     def _closes_nothing(self, match: _Match) -> bool:
         """Whether what is left out closes only what the suffix closes as well (J5)."""
+        if not _CLOSER.search(self._text, match.start, match.end):
+            return True
         without = self._n_open(self._text[: match.start])
         with_it = self._n_open(self._text[: match.end])
         return without <= min(with_it, self._n_open(""))
@@ -202,17 +212,17 @@ class Rejoin:
         return len(still_open(self._prefix + text + self._suffix))
 
 
-def _watched(body: str, is_cut_off: bool) -> tuple[str, bool]:
-    """As much of `body` as is no coincidence in an answer; whether it is, or is all there is."""
+def _watched(body: str, is_cut_off: bool, n_enough_in_words: int) -> _Watched:
+    """As many lines of `body` as are no coincidence in an answer, or all of them."""
     head, is_long = body[:_ENOUGH], len(body) >= _ENOUGH
     if not is_long:
         head = head[: head.rfind("\n") + 1] if is_cut_off else _BLANK_END.sub("\n", head, count=1)
     n_in_words = 0
     for line in _LINE.finditer(head):
         n_in_words += sum(map(_is_word, line[0]))
-        if n_in_words >= _ENOUGH_IN_WORDS:
-            return head[: line.end()], True
-    return (head, is_long) if head.strip() else ("", False)
+        if n_in_words >= n_enough_in_words:
+            return _Watched(head[: line.end()], is_enough=True)
+    return _Watched(head, is_long) if head.strip() else _Watched("", is_enough=False)
 
 
 def _word(text: str) -> str:

@@ -1,6 +1,6 @@
 """Where an answer rejoins the text after the cursor, read all at once: patterns and a count.
 
-It knows `(` and `)` only, and no quotes.
+It knows `(` and `)` only, a `}` without its `{`, and no quotes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 
 LEAD = r"\n(?:[ \t]*\n)*"
-IN_WORDS = 4
+IN_PLACE = 4
+ELSEWHERE = 12
 LONG = 256
 
 
@@ -45,11 +46,13 @@ class Hole:
         """What the rest of an answer must begin with to rejoin behind `before`."""
         is_below = bool(re.match(r"[ \t]*\n", self.suffix))
         body = re.sub(r"\A(?:[ \t]*\n)+", "", self.suffix)
-        lines, is_enough = _lines(body, self.is_cut_off)
-        if not lines:
-            return []
         line_before = self.prefix.split("\n")[-1]
         is_blank = not line_before.strip(" \t")
+        is_in_place = is_below or is_blank or not before
+        n_enough = IN_PLACE if is_in_place else ELSEWHERE
+        lines, is_enough = _lines(body, self.is_cut_off, n_enough)
+        if not lines:
+            return []
         if is_below:
             patterns = _whole_lines(LEAD, lines, is_enough)
             if not before and is_blank and lines.startswith(line_before):
@@ -70,7 +73,7 @@ class Hole:
             lines_before = before.split("\n")
             may_begin = len(lines_before) > 1 and lines_before[-1] == line_before
         else:
-            may_begin = not before or not word or is_in_word or not is_inside
+            may_begin = True
         if not may_begin:
             return patterns
         if word and (not before or not is_inside or len(word) > 1):
@@ -79,6 +82,8 @@ class Hole:
         return patterns + _whole_lines("", lines, is_enough)
 
     def _is_balanced(self, before: str, repeated: str) -> bool:
+        if not re.search(r"[)}]", repeated):
+            return True
         n_without = _n_open(self.prefix + before + self.suffix)
         n_with = _n_open(self.prefix + before + repeated + self.suffix)
         return n_without <= n_with and n_without <= _n_open(self.prefix + self.suffix)
@@ -102,7 +107,7 @@ def _heads(text: str, at_end: str = "") -> str:
     return pattern
 
 
-def _lines(body: str, is_cut_off: bool) -> tuple[str, bool]:
+def _lines(body: str, is_cut_off: bool, n_enough: int) -> tuple[str, bool]:
     if not body.strip():
         return "", False
     if len(body) < LONG and not is_cut_off:
@@ -110,7 +115,7 @@ def _lines(body: str, is_cut_off: bool) -> tuple[str, bool]:
     *whole, part = body[:LONG].split("\n")
     for n in range(1, len(whole) + 1):
         lines = "".join(line + "\n" for line in whole[:n])
-        if len(re.findall(r"\w", lines)) >= IN_WORDS:
+        if len(re.findall(r"\w", lines)) >= n_enough:
             return lines, True
     if len(body) >= LONG:
         return body[:LONG], True
