@@ -26,6 +26,7 @@ from suture.server.decoding.covering import Covering, Coverings
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
 from suture.server.decoding.line_ends import LineEnds, lf_only
+from suture.server.decoding.rejoin import Rejoin
 from suture.server.decoding.repetition import Breakers, sequence_breakers
 from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
@@ -104,6 +105,7 @@ class Generation:
         self._n_generated = 0
         self._n_reused = 0
         self._stop_match: str | None = None
+        self._rejoin = _rejoin(request, plan)
         self._line_ends = LineEnds(plan.windows.line_end)
         self._over_rest = OverClosers(plan.rest, request.prefix)
         self._has_sent = False
@@ -240,6 +242,8 @@ class Generation:
             return self._stop_at(token_id)
         self._n_generated += is_new
         self._accept(token_id)
+        if self._rejoin.found:
+            return self.finish("suffix")
         if self._detokenizer.stopped:
             return self.finish("stop")
         if self._n_generated >= self._plan.max_tokens:
@@ -252,6 +256,9 @@ class Generation:
         self.close()
         if self._request.detokenize:
             self._release(self._detokenizer.flush())
+            self._insert(self._rejoin.flush())
+        if self._rejoin.found and reason in ("stop", "length", "eos"):
+            reason = "suffix"
         if self._detokenizer.stopped and reason in ("stop", "length", "eos"):
             # The window path may find a stop string only when no more tokens come.
             reason = "eos" if self._has_ended_itself else "stop"
@@ -381,6 +388,9 @@ class Generation:
         return self.finish("stop")
 
     def _release(self, text: str) -> None:
+        self._insert(self._rejoin.feed(text))
+
+    def _insert(self, text: str) -> None:
         insertion = self._over_rest.feed(self._line_ends.feed(text))
         if insertion:
             self._unsent_text.append(insertion)
@@ -403,7 +413,7 @@ class Generation:
         return CompletionResult(
             finish=finish,
             reason=self._reason(finish),
-            stop_match=self._stop_match or self._asked_for(self._detokenizer.stop_match),
+            stop_match=None if finish == "suffix" else self._stopped_at,
             completion_tokens=self._n_generated,
             seed=self._sampler.seed,
             healing=self._healing_report(),
@@ -418,6 +428,10 @@ class Generation:
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
             edit=self._over_rest.edit,
         )
+
+    @property
+    def _stopped_at(self) -> str | None:
+        return self._stop_match or self._asked_for(self._detokenizer.stop_match)
 
     def _asked_for(self, stop_match: str | None) -> str | None:
         """The request's own spelling of a stop string; one that shape added is nobody's."""
@@ -437,6 +451,8 @@ class Generation:
             return "BUDGET"  # for the prompt; what was read of it is in the cache
         if finish in _REASONS:
             return _REASONS[finish]
+        if finish == "suffix" and self._rejoin.is_all:
+            return "DUPLICATE_SUFFIX"
         if finish == "length" and self._plan.max_tokens and not self._n_generated:
             return "BUDGET"  # the context is full of the prompt and of given-back bytes
         says_nothing = self._request.detokenize and not self._detokenizer.text_bytes
@@ -451,6 +467,14 @@ class Generation:
             tv_bound=self._tv_bound,
             logprob=self._healing_logprob,
         )
+
+
+def _rejoin(request: CompletionRequest, plan: PromptPlan) -> Rejoin:
+    """What watches for the text after the cursor, unless more than one completion is asked for."""
+    wants_more = request.ignore_eos or request.min_tokens > 0 or request.grammar is not None
+    suffix = plan.windows.suffix
+    watched = "" if wants_more or request.shape == "raw" else suffix.text
+    return Rejoin(plan.windows.prefix.text, watched, suffix.truncated)
 
 
 def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...]:

@@ -307,6 +307,8 @@ def finished(request: CompletionRequest, text: str, finish: FinishReason) -> Ans
         ("length", " (me", True),
         ("length", " (me, user)\nreturn user", False),
         ("stop", " (me, user)\nreturn userNam", True),
+        ("suffix", " (me, user)\nreturn userNam", True),
+        ("suffix", REST, False),
     ],
 )
 def test_an_answer_that_is_used_up_is_made_anew(

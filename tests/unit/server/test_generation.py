@@ -165,7 +165,7 @@ def test_an_answer_that_writes_no_closer_is_inserted_before_them() -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [replace(CALL, shape="raw"), replace(CALL, layout="psm"), replace(CALL, suffix=");")],
+    [replace(CALL, shape="raw"), replace(CALL, suffix=");")],
 )
 def test_elsewhere_an_answer_is_its_text(request_: CompletionRequest) -> None:
     text, result = in_hole(request_, "a, b)\nbaz()\n")

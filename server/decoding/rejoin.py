@@ -1,0 +1,235 @@
+"""Where an answer has reached the text after the cursor: what it repeats of that is left out.
+
+  suffix   the text after the cursor as the prompt shows it, LF only
+  watched  the head of the suffix, without the blank lines in front, that an answer is compared with
+  word     what the watched text begins with, if that is a word and stands at the cursor
+  match    a part of the answer, from some place on, that is the watched text so far: an open one
+           ends where the answer does, a complete one is a rejoin
+
+An answer rejoins the suffix with whole lines of it, or with what of the cursor's line is behind the
+cursor, up to its end: left out or not, the file is the same up to there. They have some letters
+among them, or end the answer. Blank lines before them count for nothing. A word is enough where the
+cursor is inside it and the answer begins with its rest, or with another beginning and the same
+rest (`get‸Name()`: `UserName(`); and at the answer's end, where it would be glued to itself.
+
+J1  What is released and what is left out are together the text; without a rejoin it is untouched.
+J2  How the text comes apart changes nothing.
+J3  Held is what the first match holds that may still become a rejoin, and no more.
+J4  A match begins where the cursor stands or at a line end, if the suffix begins with a line end.
+    If not, it begins anywhere in a line; but where only blanks stand before the cursor, behind the
+    same blanks, as elsewhere the line would have another place in what is below it.
+J5  What is left out closes nothing that would stay open without it, so that lines of closers
+    (`}`, `)`) are left out only if they close what was open before the cursor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from suture.server.decoding.closers import still_open
+
+# So many characters of words in whole lines are no coincidence: in the same place, or elsewhere
+# in a line, where they may be what many lines end with; or so many of any kind.
+_ENOUGH_IN_PLACE = 4
+_ENOUGH_ELSEWHERE = 12
+_ENOUGH = 256
+# What was opened farther from the cursor is not looked for.
+_MAX_CONTEXT = 2048
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)*")
+_LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
+_BLANK_END = re.compile(r"(?:\n[ \t\n]*)?\Z")
+_CLOSER = re.compile(r"[)\]}\"'`]")
+_WORD = re.compile(r"\w*")
+_LINE = re.compile(r"[^\n]*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Lines of the suffix; whether all of them are enough before the answer ends."""
+
+    text: str
+    is_enough: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """`at` is where the watched text begins, behind blank lines."""
+
+    start: int
+    at: int
+    end: int
+    watched: _Watched
+    is_complete: bool
+
+
+class Rejoin:
+    """What of an answer that comes in parts is not the text after the cursor.
+
+    `prefix` and `suffix` are the texts at the cursor, LF only, as the model is shown them. Of a
+    suffix that `is_cut_off` the last line may not be whole. An empty suffix changes nothing.
+    """
+
+    def __init__(self, prefix: str, suffix: str, is_cut_off: bool = False) -> None:
+        blank = _LEADING_BLANK_LINES.match(suffix)
+        self._is_below = blank is not None
+        body = suffix[blank.end() :] if blank else suffix
+        self._watched = _watched(body, is_cut_off, _ENOUGH_IN_PLACE)
+        self._elsewhere = _watched(body, is_cut_off, _ENOUGH_ELSEWHERE)
+        self._cursor_line = prefix[prefix.rfind("\n") + 1 :]
+        self._is_blank = not self._cursor_line.strip(" \t")
+        # On a blank line the answer begins where the next line would, behind the same blanks.
+        is_aligned = self._is_blank and self._watched.text.startswith(self._cursor_line)
+        self._here = replace(self._watched, text=self._watched.text[len(self._cursor_line) :])
+        self._has_line_here = self._is_below and is_aligned
+        self._word = "" if self._is_below else _word(self._watched.text)
+        self._is_in_word = bool(self._word) and _is_word(prefix[-1:])
+        self._prefix, self._suffix = prefix[-_MAX_CONTEXT:], suffix[:_MAX_CONTEXT]
+        self._text = ""
+        self._n_released = 0
+        self.found = False
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the answer was nothing but the text after the cursor."""
+        return self.found and not self._n_released
+
+    def feed(self, text: str) -> str:
+        """What of the answer is known now and was not before; nothing once it is `found`."""
+        if not self._watched.text:
+            return text
+        if self.found:
+            return ""
+        self._text += text
+        for match in self._matches():
+            if not match.is_complete:
+                return self._release(match.start)
+            if self._closes_nothing(match):
+                return self._rejoin(match)
+        return self._release(len(self._text))
+
+    def flush(self) -> str:
+        """What is left of the answer, which ends here."""
+        if not self._watched.text or self.found:
+            return ""
+        for match in self._matches():
+            if (match.is_complete or self._ends_in(match)) and self._closes_nothing(match):
+                return self._rejoin(match)
+        return self._release(len(self._text))
+
+    def _release(self, end: int) -> str:
+        text = self._text[self._n_released : end]
+        self._n_released = end
+        return text
+
+    def _rejoin(self, match: _Match) -> str:
+        self.found = True
+        return self._release(match.start)
+
+    def _matches(self) -> Iterator[_Match]:
+        """The complete and open matches in what is held, the earliest first."""
+        for start in self._starts():
+            match = self._match(start)
+            if match is not None:
+                yield match
+
+    def _starts(self) -> Iterator[int]:
+        """Where in what is held a match may begin (J4)."""
+        text, at = self._text, self._n_released
+        if self._has_line_here and at == 0 and text[:1] not in ("", "\n"):
+            yield 0
+        first = "\n" if self._is_below else self._watched.text[0]
+        while (at := text.find(first, at)) >= 0:
+            if at == 0 or self._is_below or not self._is_blank or self._is_in_column(at):
+                yield at
+            at += 1
+
+    def _is_in_column(self, at: int) -> bool:
+        """Whether only the blanks that stand before the cursor stand before it, in another line."""
+        line_start = self._text.rfind("\n", 0, at) + 1
+        return line_start > 0 and self._text[line_start:at] == self._cursor_line
+
+    def _match(self, start: int) -> _Match | None:
+        at, watched = self._compared(start)
+        said = self._text[at : at + len(watched.text)]
+        if self._has_word_again(start):
+            return _Match(start, at, at + len(self._word), watched, is_complete=True)
+        if said == watched.text:
+            end = at + len(said)
+            if watched.is_enough:
+                return _Match(start, at, end, watched, is_complete=True)
+            # It is all of the suffix, and may be all of the answer.
+            is_open = not self._text[end:].strip(" \t\n")
+        else:
+            may_be_blank = at > start and not said.strip(" \t")
+            is_open = may_be_blank or watched.text.startswith(said)
+        end = len(self._text)
+        return _Match(start, at, end, watched, is_complete=False) if is_open else None
+
+    def _compared(self, start: int) -> tuple[int, _Watched]:
+        """From where on a match that begins at `start` is compared, and with what."""
+        if not self._is_below:
+            return start, self._watched if start == 0 or self._is_blank else self._elsewhere
+        blank = _BLANK_LINES.match(self._text, start)
+        return (blank.end(), self._watched) if blank else (start, self._here)
+
+    def _has_word_again(self, start: int) -> bool:
+        """Whether the answer's first word ends at `start` as the word does that the cursor is in.
+
+        One letter may well be what the model means to write before it.
+        """
+        if not self._is_in_word or (start > 0 and len(self._word) < 2):
+            return False
+        end = start + len(self._word)
+        is_whole = end < len(self._text) and not _is_word(self._text[end])
+        is_first = _word(self._text[:start]) == self._text[:start]
+        return is_whole and is_first and self._text.startswith(self._word, start)
+
+    def _ends_in(self, match: _Match) -> bool:
+        """Whether an answer that ends with an open match has rejoined the suffix.
+
+        It has with a whole line, or if it ends in a word and would be glued to the word behind it.
+        """
+        said = self._text[match.at :]
+        line, line_end, _ = match.watched.text.partition("\n")
+        if line_end and said.startswith(line):
+            return True
+        is_glued = len(said) >= len(self._word) > 0 and _is_word(said[-1])
+        is_apart = match.start == 0 or not _is_word(self._text[match.start - 1])
+        return is_glued and (is_apart or len(self._word) > 1)
+
+    def _closes_nothing(self, match: _Match) -> bool:
+        """Whether what is left out closes only what the suffix closes as well (J5)."""
+        if not _CLOSER.search(self._text, match.start, match.end):
+            return True
+        without = self._n_open(self._text[: match.start])
+        with_it = self._n_open(self._text[: match.end])
+        return without <= min(with_it, self._n_open(""))
+
+    def _n_open(self, text: str) -> int:
+        """How many brackets and quotes stay open around the cursor with `text` there."""
+        return len(still_open(self._prefix + text + self._suffix))
+
+
+def _watched(body: str, is_cut_off: bool, n_enough_in_words: int) -> _Watched:
+    """As many lines of `body` as are no coincidence in an answer, or all of them."""
+    head, is_long = body[:_ENOUGH], len(body) >= _ENOUGH
+    if not is_long:
+        head = head[: head.rfind("\n") + 1] if is_cut_off else _BLANK_END.sub("\n", head, count=1)
+    n_in_words = 0
+    for line in _LINE.finditer(head):
+        n_in_words += sum(map(_is_word, line[0]))
+        if n_in_words >= n_enough_in_words:
+            return _Watched(head[: line.end()], is_enough=True)
+    return _Watched(head, is_long) if head.strip() else _Watched("", is_enough=False)
+
+
+def _word(text: str) -> str:
+    """The word that `text` begins with."""
+    found = _WORD.match(text)
+    return found[0] if found else ""
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

@@ -1,0 +1,101 @@
+"""Answers that other servers let repeat what stands after the cursor, or cut off wrongly.
+
+continue#4721, continue#10751, continue#2130 (closers twice), llama.vscode#13 (the rest of a word
+twice), minuet-ai.nvim#100 (what must not be trimmed), continue#2494 and continue#3994 (slashes and
+fences taken for ends).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.answering import answered
+from suture.server.request import CompletionRequest, Layout
+
+# prefix, what the model says, suffix, what is inserted
+REPEATED = [
+    ("foo(", "a, b)\n", ")\n", "a, b"),
+    ("x = [", "1, 2]", "]", "1, 2"),
+    ('print("', 'hi")', '")', "hi"),
+    ("a = [[1],[2", "]]", "]", "]"),
+    ("if (a) {\n    ", "b();\n}\n", "\n}\n", "b();"),
+    ("if (a) {\n    ", "b();\n}\n\nc();\n", "\n}\n\nc();\nd();\n", "b();"),
+    ("return a", "b;", ";\n", "b"),
+    ("Not ", "qualified", "qualified user\n", ""),
+    ("Not ", "qual\nNot", "qual\n", ""),
+    ("Not qual", "ified user", "ified user\n", ""),
+    ("Not qual", "ified users.\n", "ified\n", ""),
+    ("get", "UserName(", "Name()\n", "User"),
+    ("a", "dd", "d\n", "d"),
+    ("    retu", "rn x\n", "rn\n", ""),
+    ("f(", "c, a", "a, b)\n", "c, "),
+    ("x = ", "1\ny = their_last_value\nz", "their_last_value\n", "1\ny = "),
+    ("Not ", "unqualified for this\n", "qualified for this\n", "un"),
+    ("x = ", "myvalue", "value\n", "my"),
+    ("w * ", "h\n\nprint(area)\nmore", "\n\n\nprint(area)\n", "h"),
+    ("w * ", "h\n\n\n\nprint(area)\nmore", "\nprint(area)\n", "h"),
+    ("x\n\n", "def f():\n    pass\n", "\ndef f():\n    return 1\n", ""),
+    ("if a:\n    ", "b()\nelse:\n    d()", "\nelse:\n    c()\n", "b()"),
+    ("if a:\n    ", "b()\n    return x\n", "return x\n", "b()\n    "),
+    ("f(", "a, 'née')\nreturn été\nx", ", 'née')\nreturn été\n", "a"),
+    ("for _ in x:\n\t", "f()\n\n\ndef g():\n\tpass", "\n\ndef g():\n\treturn", "f()"),
+]
+# prefix, what the model says, suffix
+KEPT = [
+    ("return a", "", ";\n"),
+    ('s = "http:', '//x/y"\n', "\n"),
+    ("```py\n", "x = 1\n```\n", "\nmore"),
+    ("foo(", "bar(x)\n", ")\n"),
+    ("foo(", "a)\nbar(b", ")\n"),
+    ("x = foo(", "bar(a, b)\n", "a, b)\n"),
+    ("if (a) {\n", "if (b) {\n}\nc();", "}\n"),
+    ("if (a) {\nif (b) {\n", "c();\n}", "\n}\n"),
+    ("fn a() {\n", "b();\n}\n\nfn c() {\nd();", "\n}\n"),
+    ("if a:\n    ", "if b:\n        return x\n    c()", "\n    return x\n"),
+    ("if a:\n    ", "if b:\n        return x\n    c()", "return x\n"),
+    ("if a:\n    ", "x = 1\n    y = 2", "\n    x = 3\n"),
+    ("", "self.y = 2\n", "self.x = 1\n"),
+    ("f(", "self.b, ", "self.a)\n"),
+    ("f(", "a=1, ", "a, b)\n"),
+    ("value = ", "myvalue\nx", "value\n"),
+    ("x = ", "1\ny = value\nz", "value\n"),
+    ("ret", "ned = 1", "rn x\n"),
+    ("x = a[", "0]\ny = b[", "0]\n"),
+    ("    x.y(12)\n", "    x.y(11)\n", "\n    x.y(12, 3)\n"),
+    ("def f():\n    ", "return", "\n    return 1\n"),
+]
+
+
+def hole(prefix: str, suffix: str, layout: Layout) -> CompletionRequest:
+    return CompletionRequest(prefix, suffix, infill=True, layout=layout, max_tokens=100)
+
+
+@pytest.mark.parametrize(("prefix", "says", "suffix", "inserted"), REPEATED)
+@pytest.mark.parametrize("layout", ["psm", "spm"])
+def test_what_stands_after_the_cursor_is_not_written_twice(
+    prefix: str, says: str, suffix: str, inserted: str, layout: Layout
+) -> None:
+    text, result = answered(hole(prefix, suffix, layout), says)
+    assert (text, result.finish) == (inserted, "suffix")
+    assert result.reason == (None if inserted else "DUPLICATE_SUFFIX")
+
+
+@pytest.mark.parametrize(("prefix", "says", "suffix"), KEPT)
+@pytest.mark.parametrize("layout", ["psm", "spm"])
+def test_what_only_looks_like_the_suffix_is_kept(
+    prefix: str, says: str, suffix: str, layout: Layout
+) -> None:
+    text, result = answered(hole(prefix, suffix, layout), says)
+    assert (text, result.finish) == (says, "eos")
+
+
+@pytest.mark.parametrize(("prefix", "says", "suffix", "inserted"), REPEATED)
+def test_over_closers_that_the_prompt_leaves_out_the_file_is_the_same(
+    prefix: str, says: str, suffix: str, inserted: str
+) -> None:
+    """But for blank lines that are all there is behind the answer."""
+    text, result = answered(hole(prefix, suffix, "anchor"), says)
+    edit = result.edit
+    n_deleted, written = (edit.delete_after, edit.text) if edit else (0, text)
+    applied = prefix + written + suffix[n_deleted:]
+    assert applied.rstrip("\n") == (prefix + inserted + suffix).rstrip("\n")
