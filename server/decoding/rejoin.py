@@ -14,7 +14,8 @@ rest (`get‸Name()`: `UserName(`); and at the answer's end, where it would be g
 
 J1  What is released and what is left out are together the text; without a rejoin it is untouched.
 J2  How the text comes apart changes nothing.
-J3  Held is what the first match holds that may still become a rejoin, and no more.
+J3  Held is what the first match holds that may still become a rejoin, at most 512 characters, and
+    no more.
 J4  A match begins where the cursor stands or at a line end, if the suffix begins with a line end.
     If not, it begins anywhere in a line; but where only blanks stand before the cursor, behind the
     same blanks, as elsewhere the line would have another place in what is below it.
@@ -35,6 +36,8 @@ from suture.server.decoding.closers import still_open
 _ENOUGH_IN_PLACE = 4
 _ENOUGH_ELSEWHERE = 12
 _ENOUGH = 256
+# No match is longer, however many blank lines there are.
+_MAX_MATCH = 2 * _ENOUGH
 # What was opened farther from the cursor is not looked for.
 _MAX_CONTEXT = 2048
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)*")
@@ -131,7 +134,7 @@ class Rejoin:
         """The complete and open matches in what is held, the earliest first."""
         for start in self._starts():
             match = self._match(start)
-            if match is not None:
+            if match is not None and match.end - start <= _MAX_MATCH:
                 yield match
 
     def _starts(self) -> Iterator[int]:

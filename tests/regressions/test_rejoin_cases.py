@@ -7,9 +7,14 @@ fences taken for ends).
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 
 from support.answering import answered
+from suture.server.decoding.rejoin import Rejoin
 from suture.server.request import CompletionRequest, Layout
 
 # prefix, what the model says, suffix, what is inserted
@@ -99,3 +104,22 @@ def test_over_closers_that_the_prompt_leaves_out_the_file_is_the_same(
     n_deleted, written = (edit.delete_after, edit.text) if edit else (0, text)
     applied = prefix + written + suffix[n_deleted:]
     assert applied.rstrip("\n") == (prefix + inserted + suffix).rstrip("\n")
+
+
+HOLES = "HumanEval-RandomSpanInfillingLight.jsonl.gz"
+
+
+def test_of_real_holes_none_is_cut_and_what_overruns_them_is() -> None:
+    n_overrun = n_right = 0
+    with gzip.open(Path(__file__).parents[2] / "benchmarks" / "data" / HOLES, "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    for row in rows:
+        prefix, text, suffix = row["prompt"], row["canonical_solution"], row["suffix"]
+        rejoin = Rejoin(prefix, suffix)
+        assert rejoin.feed(text) + rejoin.flush() == text and not rejoin.found
+        if suffix.strip():
+            n_overrun += 1
+            rejoin = Rejoin(prefix, suffix)
+            n_right += (rejoin.feed(text + suffix) + rejoin.flush()).rstrip() == text.rstrip()
+    # In the others the hole begins at a line start and ends in the middle of one.
+    assert (n_overrun, n_right) == (151, 149)

@@ -189,6 +189,17 @@ def test_of_a_long_line_the_first_256_characters_are_enough() -> None:
     assert rejoined("x = ", "1\n" + line[:255] + "!", "\n" + line).endswith("!")
 
 
+@pytest.mark.parametrize("blank", ["\n", " ", "\t\n"])
+def test_j3_of_endless_blank_lines_no_more_than_512_characters_are_held(blank: str) -> None:
+    rejoin = Rejoin("x = ", "\nreturn x\n")
+    said, released = "\n" + blank * 1000, ""
+    for end, character in enumerate(said, 1):
+        released += rejoin.feed(character)
+        assert end - len(released) <= 512
+    assert released + rejoin.flush() == said and not rejoin.found
+    assert rejoined("x = ", "\n" * 9 + "return x\n", "\nreturn x\n") == ""
+
+
 def test_a_line_of_closers_is_not_enough_but_for_what_follows() -> None:
     suffix = "\n}\n\nfn c() {\n}\n"
     rejoin = Rejoin("fn a() {\n", suffix)
