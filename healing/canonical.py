@@ -171,7 +171,7 @@ class CanonicalPairs:
 
     def _since_barrier(self, ids: Sequence[int]) -> Sequence[int]:
         start = len(ids)
-        while start and not self._is_barrier(ids[start - 1]):
+        while start and ids[start - 1] not in self._barriers:
             start -= 1
         return ids[start:]
 

@@ -137,13 +137,17 @@ class Posterior:
     def _weigh(self) -> npt.NDArray[np.float64]:
         """A weight for each candidate; -inf where it has no probability or was refused."""
         parts: list[npt.NDArray[np.float64]] = []
+        log_found = -math.inf
         n_candidates = 0
-        for node, ranks in zip(self.tree.wants, self.tree.crossing, strict=True):
-            if not ranks or node not in self._rows or self._prior(node) == -math.inf:
+        # Small ranges first: what is found there says what the wide ones may leave out.
+        at = sorted(zip(self.tree.wants, self.tree.crossing, strict=True), key=_width)
+        for node, ranks in at:
+            if not ranks or node not in self._rows or not self._has_prior(node):
                 continue
-            ids = self._crossing_ids(node, ranks)
+            ids = self._crossing_ids(node, ranks, log_found)
             self._crossing.append(_Crossing(node, n_candidates, ids))
             parts.append(self._rows[node].take(ids).astype(np.float64) + self._prior(node))
+            log_found = max(log_found, float(parts[-1].max(initial=-math.inf)))
             n_candidates += len(ids)
         self._starts = [crossing.start for crossing in self._crossing]
         self._n_crossing = n_candidates
@@ -151,24 +155,27 @@ class Posterior:
         parts.append(np.array([self._log_exact_end(node) for node in self._ends], np.float64))
         return np.concatenate(parts)
 
-    def _crossing_ids(self, node: int, ranks: range) -> TokenIds:
-        """The tokens of these ranks, but for those that hardly matter where there are very many."""
+    def _crossing_ids(self, node: int, ranks: range, log_found: float) -> TokenIds:
+        """The tokens of these ranks, but for those that hardly matter where there are very many.
+
+        `log_found` is the weight of a candidate elsewhere.
+        """
         gathered = self._vocabulary.sorted_ids[ranks.start : ranks.stop]
         if len(ranks) <= self._max_gathered:
             return gathered
-        row = self._rows[node]
+        row, prior = self._rows[node], self._prior(node)
         likely = np.flatnonzero(row >= self._threshold)
-        log_probs = row.take(likely)
         at = self._vocabulary.rank.take(likely)
         is_there = (at >= ranks.start) & (at < ranks.stop)
-        probs = np.exp(log_probs, dtype=np.float64)
+        probs = np.exp(row.take(likely), dtype=np.float64)
         below = min(
             max(0.0, 1.0 - float(probs.sum())) + _ROUNDING,
             len(ranks) * math.exp(self._threshold),
         )
-        if below > self._max_below * float(probs[is_there].sum()):
+        found = float(probs[is_there].sum()) + math.exp(min(log_found - prior, 50.0))
+        if below > self._max_below * found:
             return gathered
-        self._log_left_out.append(self._prior(node) + math.log(below))
+        self._log_left_out.append(prior + math.log(below))
         return likely[is_there]
 
     def _log_exact_end(self, node: int) -> float:
@@ -321,6 +328,10 @@ class Posterior:
         over, in that of the next best.
         """
         yield from _Groups(self)
+
+
+def _width(node_and_ranks: tuple[int, range]) -> int:
+    return len(node_and_ranks[1])
 
 
 def _log_priors(tree: CoverTree, rows: Mapping[int, Row]) -> dict[int, float]:
