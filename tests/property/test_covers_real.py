@@ -215,3 +215,16 @@ def test_a_cursor_inside_a_character_still_has_covers(real: Real) -> None:
         posterior = real.posterior(tree)
         assert len(posterior.ask_best(1)) == 1
         assert tree.exact_ends or after & 0xC0 == 0x80
+
+
+def test_c1_blanks_are_split_as_what_follows_them_has_it(real: Real) -> None:
+    """Not two and one before ` x`, though a digit may follow these."""
+    ids = [real.vocabulary.ids_of(piece) for piece in (b"  ", b" ", b" x")]
+    if not all(ids):
+        return
+    (two, *_), (one, *_), (x, *_) = ids
+    assert tuple(real.encode(b"=\n    x"))[-3:] != (two, one, x)
+    left = real.encode(b"=\n")[-1:]
+    assert not all(
+        real.pairs.extends([*left, *before], i) for before, i in (((two,), one), ((two, one), x))
+    )
