@@ -101,20 +101,25 @@ class CanonicalPairs:
         themselves; if there are none, it splits before the token.
         """
         verdict = self._verdict(left_ids[-1] if left_ids else None, token_id)
-        if verdict is _Verdict.DEPENDS:
+        is_yes = verdict is _Verdict.YES and token_id not in self._barriers
+        if verdict is _Verdict.DEPENDS or (is_yes and self._is_open(left_ids)):
             return self._may_begin((*self._since_barrier(left_ids), token_id))
         return verdict is _Verdict.YES
 
     def extends_any(self, left_ids: Sequence[int], ranks: range) -> bool:
         """Whether `extends` is true of some of the drawable tokens of these ranks."""
         doubtful = self._doubtful(left_ids[-1] if left_ids else None, ranks)
-        if not doubtful:
+        if doubtful == [] or (doubtful is None and not self._is_open(left_ids)):
             return doubtful is None
         return self._extends_any((*self._since_barrier(left_ids),), ranks)
 
     def _extends_any_of(self, left_ids: tuple[int, ...], ranks: range) -> bool:
-        doubtful = self._doubtful(left_ids[-1] if left_ids else None, ranks) or ()
-        return any(self._may_begin((*left_ids, token_id)) for token_id in doubtful)
+        ids = self._vocabulary.sorted_ids[ranks.start : ranks.stop].tolist()
+        return any(self.extends(left_ids, token_id) for token_id in ids)
+
+    def _is_open(self, left_ids: Sequence[int]) -> bool:
+        """Whether the next token, if it is text, decides on the last two: how blanks are split."""
+        return len(left_ids) > 1 and self._verdict(left_ids[-2], left_ids[-1]) is _Verdict.DEPENDS
 
     def _doubtful_of(self, left: int | None, ranks: range) -> list[int] | None:
         """The tokens that depend on what is left of the last token; None if one does not."""
@@ -171,7 +176,7 @@ class CanonicalPairs:
 
     def _since_barrier(self, ids: Sequence[int]) -> Sequence[int]:
         start = len(ids)
-        while start and not self._is_barrier(ids[start - 1]):
+        while start and ids[start - 1] not in self._barriers:
             start -= 1
         return ids[start:]
 

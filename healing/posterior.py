@@ -48,6 +48,8 @@ _ROUNDING = 1e-6
 # Followers of an exact end are asked, the likeliest first, until the rest is less than this.
 _MAX_ASKED = 64
 _MAX_UNASKED = 1e-4
+# The bound is made from at least so much of the evidence, if asking `_MAX_ASKED` covers gives it.
+_MOST = 0.9
 # Rows are put in order down to here first, and farther only if more is asked for.
 _STAGES = (-8.0, -14.0, -math.inf)
 
@@ -137,57 +139,67 @@ class Posterior:
     def _weigh(self) -> npt.NDArray[np.float64]:
         """A weight for each candidate; -inf where it has no probability or was refused."""
         parts: list[npt.NDArray[np.float64]] = []
+        log_found = -math.inf
         n_candidates = 0
-        for node, ranks in zip(self.tree.wants, self.tree.crossing, strict=True):
-            if not ranks or node not in self._rows or self._prior(node) == -math.inf:
+        # Small ranges first: what is found there says what the wide ones may leave out.
+        at = sorted(zip(self.tree.wants, self.tree.crossing, strict=True), key=_width)
+        for node, ranks in at:
+            if not ranks or node not in self._rows or not self._has_prior(node):
                 continue
-            ids = self._crossing_ids(node, ranks)
+            ids = self._crossing_ids(node, ranks, log_found)
             self._crossing.append(_Crossing(node, n_candidates, ids))
             parts.append(self._rows[node].take(ids).astype(np.float64) + self._prior(node))
+            log_found = max(log_found, float(parts[-1].max(initial=-math.inf)))
             n_candidates += len(ids)
         self._starts = [crossing.start for crossing in self._crossing]
         self._n_crossing = n_candidates
         self._ends = [node for node in self.tree.exact_ends if self._has_prior(node)]
-        parts.append(np.array([self._log_exact_end(node) for node in self._ends], np.float64))
+        at_ends = [self._log_exact_end(node, log_found) for node in self._ends]
+        parts.append(np.array(at_ends, np.float64))
         return np.concatenate(parts)
 
-    def _crossing_ids(self, node: int, ranks: range) -> TokenIds:
-        """The tokens of these ranks, but for those that hardly matter where there are very many."""
+    def _crossing_ids(self, node: int, ranks: range, log_found: float) -> TokenIds:
+        """The tokens of these ranks, but for those that hardly matter where there are very many.
+
+        `log_found` is the weight of a candidate elsewhere.
+        """
         gathered = self._vocabulary.sorted_ids[ranks.start : ranks.stop]
         if len(ranks) <= self._max_gathered:
             return gathered
-        row = self._rows[node]
+        row, prior = self._rows[node], self._prior(node)
         likely = np.flatnonzero(row >= self._threshold)
-        log_probs = row.take(likely)
         at = self._vocabulary.rank.take(likely)
         is_there = (at >= ranks.start) & (at < ranks.stop)
-        probs = np.exp(log_probs, dtype=np.float64)
+        probs = np.exp(row.take(likely), dtype=np.float64)
         below = min(
             max(0.0, 1.0 - float(probs.sum())) + _ROUNDING,
             len(ranks) * math.exp(self._threshold),
         )
-        if below > self._max_below * float(probs[is_there].sum()):
+        found = float(probs[is_there].sum()) + math.exp(min(log_found - prior, 50.0))
+        if below > self._max_below * found:
             return gathered
-        self._log_left_out.append(self._prior(node) + math.log(below))
+        self._log_left_out.append(prior + math.log(below))
         return likely[is_there]
 
-    def _log_exact_end(self, node: int) -> float:
+    def _log_exact_end(self, node: int, log_found: float) -> float:
         prior = self._prior(node)
         if node not in self._rows:
             self._log_unasked.append(prior)
             return prior
-        share, unasked = self._canonical_share(node)
+        # What is light beside another candidate need not be known as well.
+        lightness = math.exp(min(max(0.0, log_found - prior), 50.0))
+        share, unasked = self._canonical_share(node, self._max_unasked * lightness)
         if unasked > 0.0:
             self._log_unasked.append(prior + math.log(unasked))
         return prior + math.log(share) if share > 0.0 else -math.inf
 
-    def _canonical_share(self, node: int) -> tuple[float, float]:
+    def _canonical_share(self, node: int, max_unasked: float) -> tuple[float, float]:
         """The mass of what may follow a node, and how much of that was not asked."""
         if self._pairs is None:
             return self._share_with_text(node), 0.0
         share, unasked = 0.0, 1.0
         for n_asked, (token_id, log_prob) in enumerate(self.likeliest(node)):
-            if n_asked == self._max_asked or unasked <= self._max_unasked:
+            if n_asked == self._max_asked or unasked <= max_unasked:
                 unasked = max(_ROUNDING, unasked)
                 return share + unasked, unasked
             prob = math.exp(log_prob)
@@ -298,9 +310,7 @@ class Posterior:
         log_left_out, log_unasked = map(_log_sum, (self._log_left_out, self._log_unasked))
         if log_left_out == log_unasked == -math.inf:
             return 0.0
-        asked = self.ask_best(self._max_asked)
-        ends = np.arange(self._n_crossing, len(self))
-        log_kept = _log_sum(self.log_weights[np.union1d(asked, ends)])
+        log_kept = self._log_certain()
         scale = max(log_kept, log_left_out, log_unasked)
         kept, left_out, unasked = (
             math.exp(log_mass - scale) for log_mass in (log_kept, log_left_out, log_unasked)
@@ -312,6 +322,22 @@ class Posterior:
         missing = left_out / (certain + left_out) if left_out else 0.0
         return min(1.0, max(too_high, missing))
 
+    def _log_certain(self) -> float:
+        """The weight of covers known to be canonical, once the best were asked: of most of all."""
+        highest = float(self.log_weights.max())
+        if highest == -math.inf:
+            return -math.inf
+        weights = np.exp(self.log_weights - highest)
+        total, certain = float(weights.sum()), float(weights[self._n_crossing :].sum())
+        for n_asked, index in enumerate(_descending(weights[: self._n_crossing])):
+            if n_asked == self._max_asked or certain >= _MOST * total:
+                break
+            if self.is_canonical(index):
+                certain += float(weights[index])
+            else:
+                total -= float(weights[index])
+        return highest + math.log(certain) if certain > 0.0 else -math.inf
+
     # Greedy
 
     def best_groups(self) -> Iterator[Group]:
@@ -321,6 +347,10 @@ class Posterior:
         over, in that of the next best.
         """
         yield from _Groups(self)
+
+
+def _width(node_and_ranks: tuple[int, range]) -> int:
+    return len(node_and_ranks[1])
 
 
 def _log_priors(tree: CoverTree, rows: Mapping[int, Row]) -> dict[int, float]:

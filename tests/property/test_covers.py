@@ -439,3 +439,21 @@ def test_no_random_input_gives_nan_or_an_empty_set(
         cover = posterior.cover(index)
         ids = [*tree.path(cover.node), *([] if cover.token_id is None else [cover.token_id])]
         assert b"".join(map(vocabulary.bytes_of, ids)) == pending + cover.overhang
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_v2_what_spells_some_bytes_and_what_goes_on_equal_enumeration(
+    name: str, data: st.DataObject
+) -> None:
+    vocabulary, _ = toy(name)
+    pending = data.draw(pending_bytes(vocabulary, 12).filter(bool))
+    equal = {i for i in vocabulary.ids_of(pending) if vocabulary.rank[i] >= 0}
+
+    inner, crossing = vocabulary.spelling(pending)
+
+    assert {i for i, _ in inner} == reference.proper_prefix_ids(vocabulary, pending) | equal
+    assert all(len(vocabulary.bytes_of(i)) == length for i, length in inner)
+    passing = vocabulary.sorted_ids[crossing.start : crossing.stop].tolist()
+    assert set(passing) == reference.extending_ids(vocabulary, pending) - equal
