@@ -394,7 +394,7 @@ def test_what_was_typed_before_does_not_matter(text: str, seed: int) -> None:
     """Key by key with the same pairs, or all at once with new ones."""
     vocabulary, pairs = toy("byte-level")
     encode = encode_of("byte-level")
-    model = TableModel(vocabulary.n_vocab, seed)
+    model = TableModel(vocabulary.n_vocab, seed, impossible=0.0)
     new = CanonicalPairs(vocabulary, encode)
 
     def posterior(typed: str, asked: CanonicalPairs | None) -> tuple[CoverTree, dict[Path, float]]:
