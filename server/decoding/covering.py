@@ -18,13 +18,16 @@ from suture.healing import CanonicalPairs, Vocabulary
 from suture.healing.covers import ROOT, Cover, CoverTree, cover_tree
 from suture.healing.healer import HealingError
 from suture.healing.posterior import Posterior, Row, log_softmax_row
-from suture.server.decoding.candidates import Logits
+from suture.server.decoding.candidates import Logits, log_total
 from suture.server.decoding.sampling import Sampler
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
 
 # Of 152k float32 logits each.
 _MAX_ROWS = 24
+# Nodes that weigh less beside the best cover known are not evaluated: each costs what a token does.
+_MIN_SHARE = 1e-3
+_MAX_GATHERED = 4096
 # What a grammar refuses is drawn again.
 _MAX_DRAWS = 64
 
@@ -102,7 +105,8 @@ class Covering:
         prompt_ids = self._plan.kept_ids
         known = {node: self._known.find(prompt_ids, covers.path(node)) for node in covers.wants}
         self._rows = {node: row for node, row in known.items() if row is not None}
-        self._wanted = [node for node, row in known.items() if row is None]
+        weak = self._weak(covers)
+        self._wanted = [node for node, row in known.items() if row is None and node not in weak]
         needed = {at for node in self._wanted for at in _way_to(node, covers)}
         self.root = len(tokens) - 1
         self._nodes = {ROOT: self.root}
@@ -114,6 +118,29 @@ class Covering:
         self.n_evaluated = len(ids) - len(tokens)
         wants = tuple(self._nodes[node] for node in self._wanted)
         return TokenTree(tuple(ids), tuple(parents), wants)
+
+    def _weak(self, covers: CoverTree) -> set[int]:
+        """Nodes of which the rows known say that hardly any cover goes over them.
+
+        What they weigh counts into the bound. The way to the exact end is never weak.
+        """
+        totals = {node: log_total(row) for node, row in self._rows.items()}
+        priors, best = {ROOT: 0.0}, -np.inf
+        for node, ranks in zip(covers.wants, covers.crossing, strict=True):
+            if node != ROOT and (parent := covers.parents[node]) in totals and parent in priors:
+                log_p = self._rows[parent][covers.tokens[node]] - totals[parent]
+                priors[node] = priors[parent] + float(log_p)
+            if node in totals and node in priors and 0 < len(ranks) <= _MAX_GATHERED:
+                ids = self._vocabulary.sorted_ids[ranks.start : ranks.stop]
+                log_p = self._rows[node].take(ids).max() - totals[node]
+                best = max(best, priors[node] + float(log_p))
+        on_way = {at for end in covers.exact_ends[:1] for at in _way_to(end, covers)}
+        least = best + np.log(_MIN_SHARE)
+        weak = {node for node, prior in priors.items() if prior < least and node not in on_way}
+        for node in range(len(covers.tokens)):
+            if covers.parents[node] in weak and node not in on_way:
+                weak.add(node)
+        return weak
 
     def draw(
         self,
