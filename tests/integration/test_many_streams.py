@@ -68,4 +68,4 @@ def test_three_hundred_streams_are_whole_and_health_answers_meanwhile() -> None:
         scheduler.close()
     assert len(answers) == N_STREAMS
     assert all(events(answer)[-1] == "[DONE]" for answer in answers)
-    assert len(waits) > 5 and max(waits) < 5
+    assert len(waits) > 2 and max(waits) < 5
