@@ -43,13 +43,13 @@ from suture.healing import (
     HealingError,
     Posterior,
     TokenHealer,
-    Vocabulary,
     cover_tree,
     fixed_boundary,
     log_softmax_row,
     stable_boundary,
     uncut_boundary,
 )
+from suture.healing.vocabulary import TokenIds
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import last_line_ids
@@ -130,10 +130,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a method evaluates, and the covers of what it has to say again and of that and the rest.
-
-    `is_filtered` where canonical covers only are taken.
-    """
+    """What a method evaluates; the covers of what is to be said again, and of that and the rest."""
 
     kept: Ids
     pending: bytes
@@ -281,7 +278,8 @@ class Measure:
         if method == EXACT and prompt.pending:
             return self._say_exactly(prompt, pick)
         rule = {NAIVE: self._free, EXTEND: self._extending}.get(method, self._recursive)
-        pending, emitted = prompt.pending, ()
+        pending = prompt.pending
+        emitted: Ids = ()
         while True:
             token_id = pick(rule(self._rows[(*prompt.kept, *emitted)], pending))
             piece = self._vocabulary.bytes_of(token_id)
@@ -328,10 +326,11 @@ class Measure:
         return any(tuple(encode(data + after)[: len(ids)]) == ids for after in AFTER)
 
 
-def _only(row: Row, ids: npt.NDArray[np.int32]) -> Row:
+def _only(row: Row, ids: TokenIds) -> Row:
+    """The row of these tokens alone; nothing follows where there are none."""
     masked = np.full_like(row, -np.inf)
     masked[ids] = row[ids]
-    return log_softmax_row(masked)
+    return log_softmax_row(masked) if ids.size else masked
 
 
 def main() -> None:
@@ -374,12 +373,21 @@ def report(found: Mapping[str, Sequence[Found]], shares: Mapping[str, float]) ->
     everything = [one for stratum in STRATA for one in found[stratum]]
     print_table(
         ("canonical at the boundary", "greedy", "drawn at temperature 1"),
-        [(m, *(f"{_canonical(everything, m, how):.1%}" for how in ("greedy", "drawn")))
-         for m in METHODS],
+        [
+            (m, *(f"{_canonical(everything, m, how):.1%}" for how in ("greedy", "drawn")))
+            for m in METHODS
+        ],
     )
     print_table(
-        ("tokens", "KL exact to recursive, bits: mean", "max", "nodes", "tokens more than naive",
-         "TV bound: mean", "max"),
+        (
+            "tokens",
+            "KL exact to recursive, bits: mean",
+            "max",
+            "nodes",
+            "tokens more than naive",
+            "TV bound: mean",
+            "max",
+        ),
         [(s, *_rest_of(found[s])) for s in STRATA],
     )
     print()

@@ -1,4 +1,4 @@
-"""Cursors in programs, by how many tokens the text before them has that the finished one has not."""
+"""Cursors in programs, by how many tokens before them are not the finished text's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from harness.texts import human_eval_programs
-
 from suture.healing import Encode, Vocabulary
 
 N_CONTEXT = range(64, 161)
@@ -61,9 +60,7 @@ def human_eval_cursors(
     return chosen, {stratum: counts[stratum] / counts.total() for stratum in STRATA}
 
 
-def _cursors(
-    header: str, body: str, encode: Encode, vocabulary: Vocabulary
-) -> Iterator[Cursor]:
+def _cursors(header: str, body: str, encode: Encode, vocabulary: Vocabulary) -> Iterator[Cursor]:
     """All that have enough text before them, from a line's beginning on."""
     program = (header + body).encode()
     lines = [0, *(at + 1 for at, byte in enumerate(program) if byte == 0x0A)]

@@ -92,10 +92,10 @@ def plot_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], title: st
             f' text-anchor="middle">{group}</text>'
         )
         for index, (value, error) in enumerate(bars.values()):
-            x, middle = start + index * width, start + (index + 0.5) * width
+            left, middle = start + index * width, start + (index + 0.5) * width
             high, low = min(y(value), y(0)), max(y(value), y(0))
             parts.append(
-                f'<rect x="{x:.1f}" y="{high:.1f}" width="{width - 4:.1f}"'
+                f'<rect x="{left:.1f}" y="{high:.1f}" width="{width - 4:.1f}"'
                 f' height="{max(low - high, 1):.1f}" fill="{_BARS[index]}"/>'
             )
             parts.append(
