@@ -446,7 +446,7 @@ def _mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _plus_minus(mean: float, error: float) -> str:
-    return f"{mean:.3f} ± {error:.3f}"
+    return f"{round(mean, 3) + 0.0:.3f} ± {error:.3f}"
 
 
 def _share(values: Iterable[bool]) -> float:

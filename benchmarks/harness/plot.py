@@ -104,6 +104,6 @@ def plot_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], title: st
             )
             parts.append(
                 f'<text x="{middle - 2:.1f}" y="{y(max(value + error, 0)) - 4:.1f}"'
-                f' text-anchor="middle" font-size="11">{value:.2f}</text>'
+                f' text-anchor="middle" font-size="11">{round(value, 2) + 0.0:.2f}</text>'
             )
     return "\n".join([*parts, "</svg>", ""])
