@@ -57,3 +57,53 @@ def _x(n: int, n_keys: int) -> float:
 def _y(value: int, top: int) -> float:
     share = math.log10(max(value, 1)) / math.log10(max(top, 10))
     return round(_HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - _TOP), 1)
+
+
+_BARS = ("#999999", "#c994c7", "#762a83", "#5aae61", "#1b7837")
+
+
+def plot_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], title: str) -> str:
+    """A bar for each name and group, its value written on it, with a whisker for its error."""
+    names = list(next(iter(groups.values())))
+    values = [value for group in groups.values() for value, _ in group.values()]
+    bottom, top = min(*values, 0.0), max(values) * 1.08
+    floor, roof = _HEIGHT - _BOTTOM, _TOP + 30
+
+    def y(value: float) -> float:
+        return floor - (value - bottom) / (top - bottom) * (floor - roof)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        ' font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        f'<text x="{_LEFT}" y="20" font-size="14">{title}</text>',
+        f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y(0):.1f}" y2="{y(0):.1f}" stroke="#888"/>',
+    ]
+    for index, name in enumerate(names):
+        x = _LEFT + index * 155
+        parts.append(f'<rect x="{x}" y="32" width="10" height="10" fill="{_BARS[index]}"/>')
+        parts.append(f'<text x="{x + 14}" y="41">{name}</text>')
+    room = (_WIDTH - _LEFT - 10) / len(groups)
+    width = room / (len(names) + 1)
+    for column, (group, bars) in enumerate(groups.items()):
+        start = _LEFT + column * room + width / 2
+        parts.append(
+            f'<text x="{start + width * len(names) / 2:.1f}" y="{_HEIGHT - 12}"'
+            f' text-anchor="middle">{group}</text>'
+        )
+        for index, (value, error) in enumerate(bars.values()):
+            left, middle = start + index * width, start + (index + 0.5) * width
+            high, low = min(y(value), y(0)), max(y(value), y(0))
+            parts.append(
+                f'<rect x="{left:.1f}" y="{high:.1f}" width="{width - 4:.1f}"'
+                f' height="{max(low - high, 1):.1f}" fill="{_BARS[index]}"/>'
+            )
+            parts.append(
+                f'<line x1="{middle - 2:.1f}" x2="{middle - 2:.1f}" y1="{y(value + error):.1f}"'
+                f' y2="{y(value - error):.1f}" stroke="black"/>'
+            )
+            parts.append(
+                f'<text x="{middle - 2:.1f}" y="{y(max(value + error, 0)) - 4:.1f}"'
+                f' text-anchor="middle" font-size="11">{round(value, 2) + 0.0:.2f}</text>'
+            )
+    return "\n".join([*parts, "</svg>", ""])

@@ -33,10 +33,21 @@ def human_eval_holes() -> list[Hole]:
 
 def human_eval_headers() -> list[str]:
     """Imports, signature and docstring of each task, whose body is to be written."""
+    return [header for header, _ in human_eval_programs()]
+
+
+def human_eval_programs() -> list[tuple[str, str]]:
+    """Header and body of each task whose hole was not in the docstring itself."""
     with gzip.open(HOLES, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    wholes = {row["entry_point"]: row["prompt"] + row["canonical_solution"] for row in rows}
-    return [header for name, whole in wholes.items() if (header := _header(whole, name))]
+    before = {row["entry_point"]: row["prompt"] + row["canonical_solution"] for row in rows}
+    after = {row["entry_point"]: row["suffix"] for row in rows}
+    headers = {name: _header(text, name) for name, text in before.items()}
+    return [
+        (header, (before[name] + after[name])[len(header) :])
+        for name, header in headers.items()
+        if header
+    ]
 
 
 def _header(text: str, name: str) -> str:

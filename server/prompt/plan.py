@@ -165,7 +165,7 @@ def plan_prompt(
         rest=planner.rest,
         is_far=_is_far(typed_ids, vocabulary),
         boundary=layout.boundary,
-        left_ids=_left_ids((*prefix_ids, *typed_ids), vocabulary),
+        left_ids=last_line_ids((*prefix_ids, *typed_ids), vocabulary),
     )
 
 
@@ -188,7 +188,8 @@ def _level(request: CompletionRequest, pending: bytes) -> HealingLevel:
     return "none" if request.healing == "off" or not pending else request.healing
 
 
-def _left_ids(text_ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[int, ...]:
+def last_line_ids(text_ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[int, ...]:
+    """The last of these tokens, from one with a line end on, at most `MAX_LEFT`."""
     for start in range(len(text_ids) - 1, max(len(text_ids) - MAX_LEFT, 0) - 1, -1):
         if b"\n" in vocabulary.bytes_of(text_ids[start]):
             return text_ids[start:]
