@@ -96,11 +96,13 @@ class _View:
         return [table]
 
     def _tokens(self, tokens: list[Json], style: str) -> Text:
-        edge = Text(self._edge, "dim")
-        shown = [
-            Text.assemble((visible(one["name"]), style), (f" {one['id']}", "dim")) for one in tokens
-        ]
-        return edge.join([Text(), *shown, Text()]) if shown else Text("none", "dim")
+        if not tokens:
+            return Text("none", "dim")
+        shown = Text.assemble((self._edge, "dim"))
+        for one in tokens:
+            shown.append(visible(one["name"]), style)
+            shown.append(f" {one['id']}{self._edge}", "dim")
+        return shown
 
     def _covers(self, explanation: Json) -> list[RenderableType]:
         covers = explanation["covers"]
