@@ -21,7 +21,7 @@ Code = Literal[
     "OPEN_TOKEN",
     "HEALING_OFF",
     "BEHIND_SENTINEL",
-    "GRAMMAR_REFUSED",
+    "HEALING_DROPPED",
     "UNSPELLABLE",
     "NO_BYTES",
     "GIVE_BACK_SHORT",
@@ -61,10 +61,9 @@ SENTENCES: MappingProxyType[Code, tuple[str, str]] = MappingProxyType(
             "The end of the text stands before a sentinel in this layout, where it is not healed.",
             "Ask with fim_boundary move or layout anchor, or with spm, where the model has them.",
         ),
-        "GRAMMAR_REFUSED": (
-            "The grammar takes no healed text, so that healing was dropped.",
-            "Let the grammar begin with what tokens may say past the cursor, or end the text"
-            " before the unfinished token.",
+        "HEALING_DROPPED": (
+            "A grammar, a bias or a ban refuses all healed text, so that healing was dropped.",
+            "Let the grammar begin with what tokens may say past the cursor, or allow more tokens.",
         ),
         "UNSPELLABLE": (
             "No tokens of this model could spell the end of the text again.",
@@ -172,8 +171,8 @@ def _causes(facts: Facts) -> Iterator[Code]:
         yield "HEALING_OFF"
     elif not plan.pending:
         yield "BEHIND_SENTINEL"
-    elif facts.level == "none" and request.grammar is not None:
-        yield "GRAMMAR_REFUSED"
+    elif facts.level == "none":
+        yield "HEALING_DROPPED"
     elif request.give_back is not None and len(plan.pending) < len(stable):
         yield "GIVE_BACK_SHORT"
 

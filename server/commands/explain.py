@@ -26,6 +26,7 @@ SUMMARY = "explain a completion: tokens, covers, methods, prompt"
 _BAR = 24
 # What is likelier than this is worth a word.
 _SHOWN = 5e-4
+_LISTED = 5e-6
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -110,7 +111,8 @@ class _View:
             return [_heading("covers"), Text("  none: nothing is healed exactly here", "dim")]
         evidence = covers["evidence"]
         table = _grid()
-        for cover in covers["best"]:
+        likely = [one for one in covers["best"] if one["probability"] >= _LISTED]
+        for cover in likely or covers["best"][:1]:
             spelled = Text(" + ").join(
                 Text(_quoted(token["name"]), "cyan") for token in cover["tokens"]
             )

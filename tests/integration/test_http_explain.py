@@ -183,7 +183,7 @@ def test_a_full_queue_is_a_503_and_a_client_that_leaves_ends_its_explanation() -
         threads = [threading.Thread(target=_leave, args=(url,)) for _ in range(2)]
         for n, thread in enumerate(threads):
             thread.start()
-            _until(lambda n=n: _at_work(completer) == n + 1)  # type: ignore[misc]
+            _until(lambda n=n: _at_work(completer) == n + 1)
         with client(url) as http:
             response = http.post(ROUTE, json=BODY)
             assert response.status_code == 503 and "Retry-After" in response.headers

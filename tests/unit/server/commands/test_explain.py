@@ -9,72 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from support.explaining import EXPLANATION
 from suture.server.client import ServerFailure
 from suture.server.commands.explain import rendered, visible
-from suture.server.diagnoses import SENTENCES, Diagnosis
-from suture.server.explanation import (
-    Boundary,
-    CoverNode,
-    Covers,
-    CoverShare,
-    Explanation,
-    Method,
-    MethodName,
-    Next,
-    PromptMap,
-    Segment,
-    Token,
-)
-from suture.server.request import CompletionResult, HealingLevel
 from suture.server.routes.explain import explanation_json
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "explain"
-USER, NAME = Token(5, b" user", " user"), Token(6, b"Na", "Na")
-
-
-def method(name: MethodName, level: HealingLevel, text: str) -> Method:
-    reason = None if text else "EMPTY"
-    result = CompletionResult("length" if text else "eos", reason=reason)
-    return Method(name, name == "exact", level, b" userNa", text, result)
-
-
-EXPLANATION = Explanation(
-    boundary=Boundary(
-        before=b"def f():\n\tconst userNa",
-        after="\x1b[31m;é".encode(),
-        typed=(Token(1, b"const", "const"), USER, NAME),
-        kept=(Token(1, b"const", "const"),),
-        pending=b" userNa",
-        dropped_tokens=2,
-    ),
-    covers=Covers(
-        nodes=(CoverNode(USER, -1, 5, 0.1), CoverNode(NAME, 0, 7, 0.01)),
-        best=(
-            CoverShare((Token(9, b" userName", " userName"),), False, b"me", 0.7321),
-            CoverShare(
-                (USER, NAME), True, b"", 0.2, (Next(Token(7, b"me", "me"), 0.5), Next(USER, 1e-4))
-            ),
-            CoverShare((USER, Token(8, b"Nat", "Nat")), False, b"t", 0.000021),
-        ),
-        others=0.0678,
-        log_evidence=-2.0,
-        tv_bound=0.00012,
-        is_filtered=True,
-    ),
-    methods=(
-        method("off", "none", ""),
-        method("drop_one", "recursive", "vy\u202e[bold]\n"),
-        method("recursive", "recursive", "me ="),
-        method("exact", "exact", "me ="),
-    ),
-    prompt=PromptMap(
-        "psm", "move", True, 20, 12, (Segment("pre", 1, 1), Segment("prefix", 19, 11))
-    ),
-    diagnoses=(
-        Diagnosis("INSIDE_WORD", True, *SENTENCES["INSIDE_WORD"]),
-        Diagnosis("BOUNDED", False, *SENTENCES["BOUNDED"]),
-    ),
-)
 TOLD = explanation_json(EXPLANATION, "toy")
 
 
