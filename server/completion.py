@@ -34,6 +34,7 @@ from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.errors import InvalidRequest, SutureError, Unavailable
 from suture.server.explanation import (
+    MAX_TOKENS,
     Covers,
     Explanation,
     MethodName,
@@ -197,6 +198,7 @@ class Completions:
         alike: dict[object, Generation] = {}
         for name, trial in trials(request).items():
             plan = self._plan(trial, model, self._anchors, encode)
+            plan = replace(plan, max_tokens=min(plan.max_tokens, MAX_TOKENS))
             key = plan.kept_ids, plan.pending, plan.level
             if key not in alike:
                 text = self._text_stream(trial, plan, model)

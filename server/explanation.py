@@ -165,10 +165,13 @@ def asked_method(request: CompletionRequest) -> MethodName:
 
 
 def trials(request: CompletionRequest) -> dict[MethodName, CompletionRequest]:
-    """The request by each method, the one asked for first; short, greedy and single."""
-    n_tokens = min(max(request.max_tokens, 1), MAX_TOKENS)
+    """The request by each method, the one asked for first; greedy and single.
+
+    As long as the request wants it, which its prompt depends on; `MAX_TOKENS` are for who runs it.
+    """
     # Without a number nothing is superseded by it; `session` and `path` decide on windows still.
     greedy = replace(request.sampling, temperature=0.0, dynatemp_range=0.0)
+    n_tokens = max(request.max_tokens, 1)
     base = replace(request, n=1, seq=None, sampling=greedy, max_tokens=n_tokens, detokenize=True)
     by_name: dict[MethodName, CompletionRequest] = {
         "exact": replace(base, healing="exact"),
@@ -225,12 +228,12 @@ def explain_covers(posterior: Posterior, vocabulary: Vocabulary) -> Covers:
     best = posterior.ask_best(_N_BEST).tolist()
     log_evidence = posterior.log_evidence
     shares = [_share(posterior, index, log_evidence, vocabulary) for index in best]
+    priors = (posterior.log_priors.get(node, -math.inf) for node in range(len(tree.tokens)))
     nodes = tuple(
-        CoverNode(_token(token_id, vocabulary), parent, end, math.exp(posterior.log_priors[node]))
-        for node, (token_id, parent, end) in enumerate(
-            zip(tree.tokens, tree.parents, tree.ends, strict=True)
+        CoverNode(_token(token_id, vocabulary), parent, end, math.exp(prior))
+        for token_id, parent, end, prior in zip(
+            tree.tokens, tree.parents, tree.ends, priors, strict=True
         )
-        if node in posterior.log_priors
     )
     others = max(0.0, 1.0 - sum(share.probability for share in shares))
     return Covers(nodes, tuple(shares), others, log_evidence, tv_bound, tree.is_filtered)

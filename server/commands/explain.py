@@ -12,8 +12,10 @@ import sys
 from contextlib import ExitStack
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from suture.server.client import ServerFailure
 from suture.server.commands import exits
@@ -133,7 +135,7 @@ class _View:
             f" ({evidence['bits_per_byte']:.1f} bits a byte);"
             f" {_count(len(covers['nodes']), 'node')}, tv_bound {covers['tv_bound']:.2g}"
         )
-        return [_heading("covers"), table, Text(told, "dim")]
+        return [_heading("covers"), table, Text(told, "dim"), *_tree(covers["nodes"])]
 
     def _bar(self, share: float) -> Text:
         n_eighths = round(max(0.0, min(1.0, share)) * _BAR * 8)
@@ -172,6 +174,17 @@ class _View:
             f" {prompt['reused']} from the cache{cut}"
         )
         return [_heading(told), table]
+
+
+def _tree(nodes: list[Json]) -> list[RenderableType]:
+    """The paths before the last token of every cover, each node with the probability of its own."""
+    tree = Tree(Text("the cut", "dim"), guide_style="dim")
+    branches: list[Tree] = []
+    for node in nodes:
+        at = branches[node["parent"]] if node["parent"] >= 0 else tree
+        name, share = _quoted(node["token"]["name"]), _percent(node["probability"])
+        branches.append(at.add(Text.assemble((name, "cyan"), f" {share}")))
+    return [Padding(tree, (0, 0, 0, 2))] if nodes else []
 
 
 def _diagnoses(explanation: Json) -> list[RenderableType]:

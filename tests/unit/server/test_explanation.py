@@ -14,7 +14,6 @@ from suture.healing import CanonicalPairs, Posterior, cover_tree, log_softmax_ro
 from suture.server.diagnoses import SENTENCES, Facts, diagnose
 from suture.server.engine.scripted import random_model
 from suture.server.explanation import (
-    MAX_TOKENS,
     Tried,
     asked_method,
     explain,
@@ -95,7 +94,7 @@ def test_nodes_stand_behind_their_parents_with_the_probability_of_their_path() -
         assert 0 < node.probability <= before
 
 
-def test_the_asked_method_runs_first_and_each_is_short_greedy_and_alone() -> None:
+def test_the_asked_method_runs_first_and_each_is_greedy_and_alone() -> None:
     sampling = SamplingParams(temperature=0.8, repeat_penalty=1.1)
     request = CompletionRequest("x", n=4, seq=3, session="s", max_tokens=4096, sampling=sampling)
     for healing, give_back, asked in (
@@ -112,7 +111,7 @@ def test_the_asked_method_runs_first_and_each_is_short_greedy_and_alone() -> Non
         chosen = tried[asked]
         assert (chosen.healing, chosen.give_back) == (healing, give_back)
         for trial in tried.values():
-            assert (trial.n, trial.seq, trial.max_tokens) == (1, None, MAX_TOKENS)
+            assert (trial.n, trial.seq, trial.max_tokens) == (1, None, 4096)
             assert trial.sampling == replace(sampling, temperature=0.0)
     assert trials(replace(request, max_tokens=0))["exact"].max_tokens == 1
 
