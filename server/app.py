@@ -13,6 +13,7 @@ from suture.server.errors import SutureError
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
+from suture.server.routes.explain import Explain, ExplainPage
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
 from suture.server.routes.openai import Models, OpenAIDialect
 from suture.server.routes.status import MetricsPage, Status
@@ -40,6 +41,8 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
             CompletionRoute(OpenAIDialect(), completer, settings),
             methods=["POST"],
         ),
+        Route("/v1/explain", Explain(OpenAIDialect(), completer, settings), methods=["POST"]),
+        Route("/explain", ExplainPage().get),
         Route("/health", Health(completer, settings).get),
         Route("/metrics", MetricsPage(completer).get),
         Route("/slots", Slots(completer).get),

@@ -16,7 +16,7 @@ from suture.server.errors import InfillUnsupported, RequestError, SetupError, Su
 from suture.server.settings import debug_requested
 from suture.server.version import VERSION
 
-VERBS = ("serve", "complete", "pull", "models", "doctor")
+VERBS = ("serve", "complete", "explain", "pull", "models", "doctor")
 
 
 class Parser(argparse.ArgumentParser):

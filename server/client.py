@@ -140,6 +140,16 @@ class Client:
         except httpx2.HTTPError as error:
             raise ServerFailure(f"{self.url}: {error or type(error).__name__}") from None
 
+    def explain(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer of `/v1/explain`; raises the `SutureError` that the server tells."""
+        try:
+            response = self._http.post("/v1/explain", json=body, headers=self._key)
+        except httpx2.HTTPError as error:
+            raise ServerFailure(f"{self.url}: {error or type(error).__name__}") from None
+        if response.status_code != 200:
+            raise _told(response.status_code, response.content, response.headers)
+        return _json_object(response.content)
+
 
 def _is_tls_failure(error: BaseException | None) -> bool:
     while error is not None:

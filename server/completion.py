@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import collections
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from suture.healing import Encode, TokenTransducer, Vocabulary
+from suture.healing import (
+    BoundaryError,
+    Encode,
+    Posterior,
+    TokenTransducer,
+    Vocabulary,
+    coverable,
+    stable_boundary,
+)
 from suture.server.answers import Answer, Answers, Item, Recalled, reported_for_rest, superseded
 from suture.server.codec import Codec
 from suture.server.counters import EncodeCounters, RequestCounters
@@ -24,13 +32,30 @@ from suture.server.encoding import Encoding, EncodingThread
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
-from suture.server.errors import InvalidRequest, SutureError
+from suture.server.errors import InvalidRequest, SutureError, Unavailable
+from suture.server.explanation import (
+    MAX_TOKENS,
+    Covers,
+    Explanation,
+    MethodName,
+    Tried,
+    explain,
+    explain_covers,
+    trials,
+)
 from suture.server.outbox import Outbox
 from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
 from suture.server.prompt.plan import PromptPlan, plan_prompt
-from suture.server.request import CompletionChunk, CompletionRequest, FinishReason, SamplingParams
+from suture.server.prompt.text_encoding import text_encoding
+from suture.server.request import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionResult,
+    FinishReason,
+    SamplingParams,
+)
 from suture.server.sessions import Sessions
 from suture.server.timed_text import TimedText
 
@@ -111,6 +136,81 @@ class Completions:
         async with aclosing(self._listen(request, model, answer, answer.listener)) as heard:
             async for chunk in heard:
                 yield chunk
+
+    async def explain(self, request: CompletionRequest, model: LoadedModel) -> Explanation:
+        """What becomes of a request, and why. Cancelling ends it.
+
+        Each method runs as a short request of its own, one after the other, so that an explanation
+        takes one place among those who complete. Raises as `complete` does.
+        """
+        tracing = Tracing()
+
+        def plan(encode: Encode) -> _Tries:
+            return self._tries(request, model, tracing, encode)
+
+        self._scheduler.check_room(self._n_preparing)
+        self._n_preparing += 1
+        try:
+            tries = await self._encoding.run(plan, model.codec.encoder)
+        finally:
+            self._n_preparing -= 1
+        outcomes: dict[Generation, Tried] = {}
+        for generation in dict.fromkeys(tries.generations.values()):
+            text, result = await self._run_alone(generation)
+            outcomes[generation] = Tried(generation.plan, text, result)
+        return explain(
+            request,
+            {name: outcomes[generation] for name, generation in tries.generations.items()},
+            tracing.covers,
+            tries.typed_ids,
+            tries.stable_pending,
+            model.engine.vocabulary,
+            model.codec.heals,
+        )
+
+    async def _run_alone(self, generation: Generation) -> tuple[str, CompletionResult]:
+        """The text and result of a generation that nobody else listens to."""
+        told: asyncio.Queue[Item] = asyncio.Queue()
+        request = generation.request
+        deadlines = request.deadline_ms, request.prompt_deadline_ms
+        job = Job(generation, partial(self._outbox_here().put, told), *deadlines)
+        self._scheduler.submit(job)
+        text = ""
+        try:
+            async for chunk in _chunks(told, 1):
+                text += chunk.text
+                result = chunk.result
+        finally:
+            self._scheduler.cancel(job, "cancelled")
+        assert result is not None
+        if result.finish == "cancelled":
+            raise Unavailable("the explanation was cancelled")
+        return text, result
+
+    def _tries(
+        self, request: CompletionRequest, model: LoadedModel, tracing: Tracing, encode: Encode
+    ) -> _Tries:
+        """A generation for each method, one for those whose prompts and healing are the same."""
+        vocabulary, coverings = model.engine.vocabulary, model.coverings
+        traced = coverings and coverings.observed(partial(tracing.observe, vocabulary))
+        _check_grammar(request, model.engine)
+        generations: dict[MethodName, Generation] = {}
+        alike: dict[object, Generation] = {}
+        for name, trial in trials(request).items():
+            plan = self._plan(trial, model, self._anchors, encode)
+            plan = replace(plan, max_tokens=min(plan.max_tokens, MAX_TOKENS))
+            key = plan.kept_ids, plan.pending, plan.level
+            if key not in alike:
+                text = self._text_stream(trial, plan, model)
+                alike[key] = Generation(
+                    trial, plan, vocabulary, text, model.engine, coverings=traced
+                )
+            generations[name] = alike[key]
+        window = generations["exact"].plan.windows.prefix
+        encoding = text_encoding(encode, vocabulary, model.family)
+        encode = encoding.inner if window.truncated else encoding.opening
+        segment = window.text.encode()
+        return _Tries(generations, encode(segment), _stable_pending(segment, encode, vocabulary))
 
     async def _listen(
         self,
@@ -285,6 +385,34 @@ class Completions:
             job.clock.restart()
         self._sessions.attach(request.session, request.seq, answer)
         return answer, answer.hand_over(rest)
+
+
+class Tracing:
+    """Keeps what the covers of an explained request were, as plain data."""
+
+    def __init__(self) -> None:
+        self.covers: Covers | None = None
+
+    def observe(self, vocabulary: Vocabulary, posterior: Posterior) -> None:
+        self.covers = explain_covers(posterior, vocabulary)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tries:
+    """What an explanation runs, by method, the one asked for first, and what the text says."""
+
+    generations: dict[MethodName, Generation]
+    typed_ids: Sequence[int]
+    stable_pending: bytes | None
+
+
+def _stable_pending(segment: bytes, encode: Encode, vocabulary: Vocabulary) -> bytes | None:
+    """What a stable cut gives back; None where no tokens could say it again."""
+    try:
+        pending = stable_boundary(segment, encode, vocabulary).pending
+    except BoundaryError:
+        return None
+    return pending if coverable(vocabulary, pending) else None
 
 
 class TransducerCache:

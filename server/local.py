@@ -23,6 +23,7 @@ from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
+from suture.server.explanation import Explanation
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
@@ -73,6 +74,10 @@ class LocalCompleter:
                 if chunk.result is not None:
                     self._observe_speed(chunk.result)
                 yield chunk
+
+    async def explain(self, request: CompletionRequest) -> Explanation:
+        """As `Completions.explain`; raises `Loading` until the model is loaded."""
+        return await self._completions.explain(request, self._ready())
 
     def status(self) -> dict[str, object]:
         measured = self.measured()

@@ -20,7 +20,7 @@ from suture.healing import GgufError, GgufHeader, UnsupportedVocabulary, Vocabul
 from suture.server.client import Absent, Suture
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.commands import exits
-from suture.server.commands.complete import open_client, server_url
+from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import catalog_of
 from suture.server.engine import libllama

@@ -12,7 +12,7 @@ import socket
 import ssl
 
 from suture.server.client import Suture
-from suture.server.commands.complete import open_client, server_url
+from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, SutureError

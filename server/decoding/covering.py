@@ -52,12 +52,26 @@ class NodeRows:
 
 
 class Coverings:
-    """What the covers of all prompts of a model are made with; for the engine's thread."""
+    """What the covers of all prompts of a model are made with; for the engine's thread.
 
-    def __init__(self, vocabulary: Vocabulary, pairs: CanonicalPairs) -> None:
+    `observe` sees each posterior before a cover is drawn from it.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        pairs: CanonicalPairs,
+        rows: NodeRows | None = None,
+        observe: Callable[[Posterior], None] | None = None,
+    ) -> None:
         self.vocabulary = vocabulary
         self.pairs = pairs
-        self.rows = NodeRows()
+        self.rows = NodeRows() if rows is None else rows
+        self.observe = observe
+
+    def observed(self, observe: Callable[[Posterior], None]) -> Coverings:
+        """The same, for somebody who wants to know what a cover is drawn from."""
+        return Coverings(self.vocabulary, self.pairs, self.rows, observe)
 
     def of(self, plan: PromptPlan, ends: frozenset[int]) -> Covering:
         """The covers of one prompt; `ends` are tokens that may end its text."""
@@ -93,6 +107,7 @@ class Covering:
         self._vocabulary = coverings.vocabulary
         self._pairs = coverings.pairs
         self._known = coverings.rows
+        self._observe = coverings.observe
         self._ends = ends
         self._covers: CoverTree | None = None
         self._nodes: dict[int, int] = {}
@@ -163,6 +178,8 @@ class Covering:
             posterior = Posterior(covers, scored, self._vocabulary, self._pairs, self._ends)
         except HealingError:
             return None
+        if self._observe is not None:
+            self._observe(posterior)
         for cover in islice(_in_order(posterior, sampler), _MAX_DRAWS):
             if may_go_on(cover.overhang):
                 return self._drawn(cover, posterior, scored)

@@ -21,9 +21,10 @@ from suture.server.errors import RequestError
 from suture.server.routes.delivery import CALLER, Dialect, error_response
 from suture.server.settings import Settings, read_api_keys
 
-# Probes must see whether we live without holding a key.
 CHALLENGE = 'Bearer realm="suture"'
-OPEN_PATHS = frozenset({"/health"})
+# Probes must see whether we live without holding a key; and a browser has none to open a page
+# with, of which what it shows is asked for with one.
+OPEN_PATHS = frozenset({"/health", "/explain"})
 
 
 class Unauthorized(RequestError):

@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 from suture.server.codec import Choice
 from suture.server.counters import Measured
 from suture.server.engine.protocol import Memory
+from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 
 State = Literal["loading", "ready", "stalled"]
@@ -75,6 +76,10 @@ class Completer(Protocol):
 
     def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """The text of a completion, chunk by chunk, the candidates' in turns."""
+        ...
+
+    async def explain(self, request: CompletionRequest) -> Explanation:
+        """What becomes of a request, and why; cancelling the task that waits for it ends it."""
         ...
 
     def status(self) -> dict[str, object]:

@@ -98,7 +98,8 @@ class CompletionRoute:
         stream = EventStream(send)
         try:
             body = await read_json(Request(scope, receive))
-            asked = _scoped(self._dialect.parse(body, self._settings, self._completer.model), scope)
+            asked = self._dialect.parse(body, self._settings, self._completer.model)
+            asked = replace(asked, request=scoped(asked.request, scope))
             await while_connected(receive, self._deliver(asked, stream, scope, receive, send))
         except ClientDisconnect:
             return
@@ -123,13 +124,11 @@ class CompletionRoute:
                 await Response(body, media_type="application/json")(scope, receive, send)
 
 
-def _scoped(asked: Asked, scope: Scope) -> Asked:
+def scoped(request: CompletionRequest, scope: Scope) -> CompletionRequest:
     """The same, its session the caller's own: two keys may use one name."""
-    request = asked.request
     if request.session is None:
-        return asked
-    session = f"{scope.get(CALLER, '')}/{request.session}"
-    return replace(asked, request=replace(request, session=session))
+        return request
+    return replace(request, session=f"{scope.get(CALLER, '')}/{request.session}")
 
 
 class _Joined:

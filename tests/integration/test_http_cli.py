@@ -59,12 +59,12 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCompleter:
     module.__dict__["local_completer"] = local_completer
     monkeypatch.setitem(sys.modules, "suture.server.local", module)
     # The fake runs without it.
-    monkeypatch.setattr("suture.server.commands.complete.require_llama_cpp", lambda: None)
+    monkeypatch.setattr("suture.server.commands.asking.require_llama_cpp", lambda: None)
 
     def find(given: Settings) -> Settings:
         return given if given.model is None else with_model_file(given)
 
-    monkeypatch.setattr("suture.server.commands.complete.with_model_file", find)
+    monkeypatch.setattr("suture.server.commands.asking.with_model_file", find)
     return fake
 
 
@@ -332,10 +332,10 @@ def test_wrong_usage_is_one_line_and_status_2(
 def test_help_lists_the_verbs_that_work(capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     out = capfd.readouterr().out
-    for verb in ("serve", "complete", "pull", "models", "doctor"):
+    for verb in ("serve", "complete", "explain", "pull", "models", "doctor"):
         assert f"    {verb} " in out
         assert cli.main([verb, "--help"]) == 0
-    assert "explain" not in out and "stats" not in out
+    assert "stats" not in out
     assert cli.main(["--version"]) == 0
     assert cli.main([]) == 2
     assert cli.main(["explain"]) == 2

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from support.explaining import EXPLANATION
 from support.fake_completer import FakeCompleter
 from support.http_server import settings as settings_of
 from suture.server.app import create_app
@@ -21,8 +22,13 @@ from suture.server.routes.openai import CompletionsBody
 BODIES: dict[str, dict[str, Any]] = {
     "/infill": {"input_prefix": "a", "input_suffix": "b"},
     "/v1/completions": {"prompt": "a", "suffix": "b"},
+    "/v1/explain": {"input_prefix": "a", "input_suffix": "b"},
 }
-MODELS: dict[str, type[RequestBody]] = {"/infill": InfillBody, "/v1/completions": CompletionsBody}
+MODELS: dict[str, type[RequestBody]] = {
+    "/infill": InfillBody,
+    "/v1/completions": CompletionsBody,
+    "/v1/explain": InfillBody,
+}
 FIELDS = {
     path: sorted({*model.model_fields, *model.NOT_YET, "unknown"}) for path, model in MODELS.items()
 }
@@ -70,7 +76,7 @@ JSON = st.recursive(
 
 @functools.cache
 def client() -> TestClient:
-    app = create_app(FakeCompleter(), settings_of())
+    app = create_app(FakeCompleter(explanation=EXPLANATION), settings_of())
     return TestClient(app, base_url="http://127.0.0.1")
 
 
@@ -79,7 +85,7 @@ def post(path: str, body: Any) -> None:
     with client().stream("POST", path, content=json.dumps(body)) as response:
         raw = response.read()
     if response.status_code == 200:
-        assert b'"suture":' in raw
+        assert (b'"methods":' if path == "/v1/explain" else b'"suture":') in raw
         return
     assert 400 <= response.status_code < 500, raw
     error = json.loads(raw)["error"]

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
 from suture.server.engine.scheduler import Scheduler
+from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest
 from suture.server.routes.completer import ModelInfo, Slot, State
 
@@ -27,6 +28,9 @@ class EngineCompleter:
         async with contextlib.aclosing(self._completions.complete(request, self._loaded)) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    async def explain(self, request: CompletionRequest) -> Explanation:
+        return await self._completions.explain(request, self._loaded)
 
     def status(self) -> dict[str, object]:
         return {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from suture.server.counters import Measured
 from suture.server.errors import SutureError
+from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, Slot, State
 
@@ -33,13 +34,14 @@ def says(*texts: str, finish: CompletionChunk = DONE) -> list[CompletionChunk]:
 class FakeCompleter:
     """Plays `script`, each step after `delay_s`. An exception in the script is raised there.
 
-    `requests` are those that came; `cancelled` counts completions closed before their end, and
-    `closed` is set when one was.
+    `explanation` is that of every request. `requests` are those that came; `cancelled` counts
+    completions closed before their end, and `closed` is set when one was.
     """
 
     script: Sequence[CompletionChunk | Exception] = field(default_factory=lambda: says("a", "b"))
     delay_s: float = 0.0
     loading: State | SutureError = "ready"
+    explanation: Explanation | Exception | None = None
     at_work: Sequence[Slot | None] = (None, None)
     counted: Measured = field(default_factory=Measured)
     model: ModelInfo = MODEL
@@ -60,6 +62,18 @@ class FakeCompleter:
 
     def slots(self) -> list[Slot | None]:
         return list(self.at_work)
+
+    async def explain(self, request: CompletionRequest) -> Explanation:
+        if isinstance(self.explanation, Exception):
+            raise self.explanation
+        self.requests.append(request)
+        try:
+            await asyncio.sleep(self.delay_s)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        assert self.explanation is not None
+        return self.explanation
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         self.requests.append(request)

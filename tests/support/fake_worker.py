@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from support.fake_completer import MODEL, FakeCompleter, says
 from suture.server.counters import Measured
 from suture.server.errors import EngineError, ModelError
+from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest
 from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
@@ -56,6 +57,9 @@ class ServedFake:
 
     def slots(self) -> list[Slot | None]:
         return self.fake.slots()
+
+    async def explain(self, request: CompletionRequest) -> Explanation:
+        return await self.fake.explain(request)
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         if request.prefix == "crash":

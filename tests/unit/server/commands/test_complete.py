@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from support.http_server import Json, settings
-from suture.server.commands.complete import server_url
+from suture.server.commands.asking import server_url
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,205 @@
+"""`POST /v1/explain`: why a completion is what it is; `GET /explain`: a page to watch it on.
+
+The body is that of `/infill`. Of it `stream`, `n`, `seq` and the temperature say nothing here, and
+`n_predict` is at most 64 (8 where there is none). Errors are in the words of `/v1/`.
+
+The page is static and open to all: what it shows comes from `/v1/explain`, which wants the API
+key. Its script and style are named by their hashes, and nothing else of any kind is run or loaded.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from importlib import resources
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from suture.server.explanation import (
+    DEFAULT_TOKENS,
+    CoverNode,
+    Covers,
+    CoverShare,
+    Explanation,
+    Method,
+    Token,
+)
+from suture.server.request import CompletionRequest
+from suture.server.routes.body import read_json, validate
+from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.delivery import (
+    Dialect,
+    error_response,
+    public_error,
+    scoped,
+    while_connected,
+)
+from suture.server.routes.llama_cpp import InfillBody
+from suture.server.settings import Settings
+from suture.server.sse import encode_json
+
+Json = dict[str, Any]
+
+
+def explained_request(body: Json, settings: Settings, model: ModelInfo) -> CompletionRequest:
+    """The request that `body` asks to have explained; raises `InvalidRequest`."""
+    if body.get("n_predict") is None and body.get("max_tokens") is None:
+        body = body | {"n_predict": DEFAULT_TOKENS}
+    return validate(InfillBody, body).to_request(settings, model)
+
+
+class Explain:
+    """ASGI endpoint of `POST /v1/explain`; a client that leaves ends its explanation."""
+
+    def __init__(self, dialect: Dialect, completer: Completer, settings: Settings) -> None:
+        self._dialect = dialect
+        self._completer = completer
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_json(Request(scope, receive))
+            request = explained_request(body, self._settings, self._completer.model)
+            answer = self._answer(scoped(request, scope), scope, receive, send)
+            await while_connected(receive, answer)
+        except ClientDisconnect:
+            return
+        except Exception as raised:
+            await error_response(self._dialect, public_error(raised))(scope, receive, send)
+
+    async def _answer(
+        self, request: CompletionRequest, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        explanation = await self._completer.explain(request)
+        body = encode_json(explanation_json(explanation, self._completer.model.name))
+        headers = {"Cache-Control": "no-store"}
+        await Response(body, 200, headers, "application/json")(scope, receive, send)
+
+
+class ExplainPage:
+    """`GET /explain`."""
+
+    def __init__(self) -> None:
+        html = resources.files("suture.server.routes").joinpath("explain.html").read_text("utf-8")
+        self._html = html
+        self._headers = {
+            "Content-Security-Policy": content_security_policy(html),
+            "Cache-Control": "no-cache",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+        }
+
+    async def get(self, request: Request) -> Response:
+        return Response(self._html, 200, self._headers, "text/html")
+
+
+def content_security_policy(html: str) -> str:
+    """Lets the page's own script and style run and its server be asked, and nothing else."""
+    [script] = re.findall(r"(?s)<script>(.*?)</script>", html)
+    [style] = re.findall(r"(?s)<style>(.*?)</style>", html)
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def explanation_json(explanation: Explanation, model: str) -> Json:
+    """The body of an answer."""
+    boundary, prompt, asked = explanation.boundary, explanation.prompt, explanation.asked
+    covers = explanation.covers
+    return {
+        "model": model,
+        "asked": asked.name,
+        "finish": asked.result.finish,
+        "reason": asked.result.reason,
+        "cursor": {**_bytes("before", boundary.before), **_bytes("after", boundary.after)},
+        "boundary": {
+            "typed": [*map(_token, boundary.typed)],
+            "kept": [*map(_token, boundary.kept)],
+            **_bytes("pending", boundary.pending),
+            "dropped_tokens": boundary.dropped_tokens,
+        },
+        "covers": None if covers is None else _covers(covers, len(boundary.pending)),
+        "methods": [*map(_method, explanation.methods)],
+        "diagnoses": [
+            {"code": one.code, "healed": one.is_healed, "found": one.found, "cure": one.cure}
+            for one in explanation.diagnoses
+        ],
+        "prompt": {
+            "layout": prompt.layout,
+            "boundary": prompt.boundary,
+            "truncated": prompt.truncated,
+            "tokens": prompt.n_tokens,
+            "reused": prompt.n_reused,
+            "evaluated": prompt.n_tokens - prompt.n_reused,
+            "segments": [
+                {"role": one.role, "tokens": one.n_tokens, "reused": one.n_reused}
+                for one in prompt.segments
+            ],
+        },
+    }
+
+
+def _bytes(name: str, value: bytes) -> Json:
+    return {name: value.decode("utf-8", "replace"), f"{name}_bytes": list(value)}
+
+
+def _token(token: Token) -> Json:
+    return {"id": token.token_id, "name": token.name, "bytes": list(token.piece)}
+
+
+def _covers(covers: Covers, n_pending: int) -> Json:
+    return {
+        "evidence": {
+            "probability": math.exp(covers.log_evidence),
+            "logprob": covers.log_evidence,
+            "bits_per_byte": -covers.log_evidence / math.log(2) / max(n_pending, 1),
+        },
+        "tv_bound": covers.tv_bound,
+        "canonical_only": covers.is_filtered,
+        "nodes": [*map(_node, covers.nodes)],
+        "best": [*map(_cover, covers.best)],
+        "others": covers.others,
+    }
+
+
+def _node(node: CoverNode) -> Json:
+    return {
+        "token": _token(node.token),
+        "parent": node.parent,
+        "end": node.end,
+        "probability": node.probability,
+    }
+
+
+def _cover(cover: CoverShare) -> Json:
+    return {
+        "tokens": [*map(_token, cover.tokens)],
+        "exact_end": cover.is_exact_end,
+        **_bytes("overhang", cover.overhang),
+        "probability": cover.probability,
+        "next": [
+            {"token": _token(one.token), "probability": one.probability} for one in cover.following
+        ],
+    }
+
+
+def _method(method: Method) -> Json:
+    return {
+        "name": method.name,
+        "asked": method.is_asked,
+        "level": method.level,
+        **_bytes("pending", method.pending),
+        "text": method.text,
+        "finish": method.result.finish,
+        "reason": method.result.reason,
+    }
