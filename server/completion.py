@@ -28,7 +28,7 @@ from suture.server.errors import InvalidRequest, SutureError
 from suture.server.outbox import Outbox
 from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import FimFamily
+from suture.server.prompt.families import FimFamily, LayoutDefaults
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.request import CompletionChunk, CompletionRequest, FinishReason, SamplingParams
 from suture.server.sessions import Sessions
@@ -42,6 +42,7 @@ class LoadedModel:
     """What planning needs to know of the engine's model.
 
     `coverings` are None where nothing is exact: its memory cannot branch, or no bytes be healed.
+    `defaults` are what "auto" stands for if the model was calibrated, None: its family's.
     """
 
     engine: Engine
@@ -49,6 +50,7 @@ class LoadedModel:
     budget: PromptBudget
     codec: Codec
     coverings: Coverings | None = None
+    defaults: LayoutDefaults | None = None
 
 
 class Completions:
@@ -238,8 +240,10 @@ class Completions:
     ) -> PromptPlan:
         if not model.codec.heals:
             request = replace(request, healing="off")
-        vocabulary = model.engine.vocabulary
-        return plan_prompt(request, vocabulary, model.family, encode, model.budget, anchors)
+        vocabulary, defaults = model.engine.vocabulary, model.defaults
+        return plan_prompt(
+            request, vocabulary, model.family, encode, model.budget, anchors, defaults
+        )
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel
