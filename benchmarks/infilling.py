@@ -98,7 +98,11 @@ def with_model(path: Path, results: Path, n_holes: int, with_matches: bool) -> N
         chosen = cursors(model)[:n_holes]
         for number, cursor in enumerate(chosen, 1):
             started = time.perf_counter()
-            rows = measured(cursor, scorer, found, with_matches)
+            try:
+                rows = measured(cursor, scorer, found, with_matches)
+            except ValueError as error:
+                print(f"\n{cursor.name}: {error}", file=sys.stderr)
+                continue
             if rows:
                 append(results, [(name, cursor.name, cursor.needed, *row) for row in rows])
                 elapsed = time.perf_counter() - started
@@ -251,7 +255,9 @@ def clustered(values: Sequence[float], clusters: Sequence[str]) -> Mean:
     for value, cluster in zip(values, clusters, strict=True):
         sums[cluster] += value - mean
     n = len(sums)
-    spread = math.sqrt(sum(total * total for total in sums.values()) * n / max(n - 1, 1))
+    if n < 2:
+        return Mean(mean, math.inf)
+    spread = math.sqrt(sum(total * total for total in sums.values()) * n / (n - 1))
     return Mean(mean, spread / len(values))
 
 
