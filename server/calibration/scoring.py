@@ -46,7 +46,7 @@ from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import CompletionRequest
 
-FLOOR = -64.0
+FLOOR = -128.0
 """Bits of what a variant cannot say at all, so that means stay finite."""
 
 N_LINE_TOKENS = 8
