@@ -27,29 +27,30 @@ class Rows:
 
     def behind(self, contexts: Collection[Ids]) -> dict[Ids, Row]:
         """A row for each context; what they share at their beginning is evaluated once."""
-        low, high = min(contexts), max(contexts)
+        ordered = sorted(contexts)
+        low, high = ordered[0], ordered[-1]
         # The last of the shared tokens may have its row wanted.
         head = low[: max(common_length(low, high) - 1, 0)]
-        sequence = self.start(low[: len(head) + 1])
+        # As much again as may be wanted on top of it is evaluated together with the rows.
+        room = self._engine.n_batch - sum(len(context) - len(head) for context in ordered)
+        sequence = self.start(low[: len(head) + 1], max(room, 0))
         try:
             found: dict[Ids, Row] = {}
-            ordered = sorted(contexts)
             for first in range(0, len(ordered), self._engine.n_rows):
                 group = ordered[first : first + self._engine.n_rows]
-                found |= self._evaluate(sequence, len(head), group)
+                found |= self._evaluate(sequence, head, group)
         except BaseException:
             self.kv.discard(sequence)
             raise
         self.kv.finish(sequence)
         return found
 
-    def start(self, prompt_ids: Sequence[int]) -> SequenceId:
-        """A sequence that holds the prompt but for its last token."""
+    def start(self, prompt_ids: Sequence[int], n_left: int = 0) -> SequenceId:
+        """A sequence that holds the prompt but for its last token, and up to `n_left` before it."""
         engine, head = self._engine, prompt_ids[:-1]
         sequence = self.kv.start(prompt_ids)
         try:
-            while n_known := len(head) - len(engine.tokens(sequence)):
-                at = len(head) - n_known
+            while (at := len(engine.tokens(sequence))) < len(head) - n_left:
                 chunk = head[at : at + engine.n_batch]
                 self.kv.make_room(len(chunk))
                 engine.evaluate([(sequence, TokenTree.chain(chunk, wants=()))])
@@ -59,25 +60,28 @@ class Rows:
             raise
         return sequence
 
-    def _evaluate(
-        self, sequence: SequenceId, n_head: int, contexts: Sequence[Ids]
-    ) -> dict[Ids, Row]:
+    def _evaluate(self, sequence: SequenceId, head: Ids, contexts: Sequence[Ids]) -> dict[Ids, Row]:
+        """The rows of contexts that begin with `head`, which the sequence holds afterwards."""
+        n_known = len(self._engine.tokens(sequence))
         node_of: dict[Ids, int] = {(): -1}
         tokens: list[int] = []
         parents: list[int] = []
         for context in contexts:
-            path = context[n_head:]
+            path = context[n_known:]
             for end in range(1, len(path) + 1):
                 if path[:end] not in node_of:
                     parents.append(node_of[path[: end - 1]])
                     node_of[path[:end]] = len(tokens)
                     tokens.append(path[end - 1])
-        wants = tuple(node_of[context[n_head:]] for context in contexts)
+        wants = tuple(node_of[context[n_known:]] for context in contexts)
         self.kv.make_room(len(tokens))
         [rows] = self._engine.evaluate(
             [(sequence, TokenTree(tuple(tokens), tuple(parents), wants))]
         )
-        return {context: self._log_probs(row) for context, row in zip(contexts, rows, strict=True)}
+        found = {context: self._log_probs(row) for context, row in zip(contexts, rows, strict=True)}
+        if n_known < len(head):
+            self._engine.commit(sequence, node_of[head[n_known:]])
+        return found
 
     def _log_probs(self, row: Row) -> Row:
         row[self._banned_ids] = -np.inf
