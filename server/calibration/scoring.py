@@ -98,6 +98,8 @@ class Scorer:
     def __init__(self, model: LoadedModel) -> None:
         if not model.codec.heals:
             raise ModelError("the model's tokens are no fixed bytes: nothing is healed")
+        if not model.engine.can_branch:
+            raise ModelError(f"the model's memory is {model.engine.memory}: it is read in no trees")
         self.variants = variants_of(model)
         # However slow the machine is, a hole is shown whole.
         self._model = replace(model, budget=replace(model.budget, prefill_tokens_per_s=1e6))

@@ -21,7 +21,7 @@ def calibrate(settings: Settings) -> int:
     """Measure the settings' model and keep what came out; a table on stdout, then the winner."""
     require_llama_cpp()
     # Only here: a doctor without --calibrate loads no engine.
-    from suture.server.calibration.calibrate import N_HOLES, measure, profile_of
+    from suture.server.calibration import calibrate as calibration
     from suture.server.calibration.holes import own_holes
     from suture.server.local import load_model
 
@@ -29,14 +29,14 @@ def calibrate(settings: Settings) -> int:
     path = Path(str(settings.model))
     file = fingerprint(path)
     engine, model = load_model(path, path.stem, settings, lambda: True)
-    progress = Progress(N_HOLES)
+    progress = Progress(calibration.N_HOLES)
     try:
-        scores = measure(model, own_holes(N_HOLES), progress.show)
+        scores = calibration.measure(model, own_holes(calibration.N_HOLES), progress.show)
     finally:
         progress.end()
         engine.close()
     family = model.family.name if model.family is not None else ""
-    profile, chosen = profile_of(scores, file, path.stem, family, settings.healing)
+    profile, chosen = calibration.profile_of(scores, file, path.stem, family, settings.healing)
     kept_in = write_profile(settings.profiles, profile)
     print(figures_table(profile))
     print(f"taken: {chosen.taken}: {kept_in}")
