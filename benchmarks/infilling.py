@@ -37,7 +37,7 @@ from suture.healing import Encode
 from suture.server.calibration.choice import MARGIN, Mean, choose
 from suture.server.calibration.holes import Hole, cut_hole, word_cursor
 from suture.server.calibration.profile import fingerprint
-from suture.server.calibration.scoring import Score, Scorer
+from suture.server.calibration.scoring import Score, Scorer, UnspelledHole
 from suture.server.calibration.variants import Variant
 from suture.server.completion import LoadedModel
 from suture.server.engine.kv import common_length
@@ -100,7 +100,7 @@ def with_model(path: Path, results: Path, n_holes: int, with_matches: bool) -> N
             started = time.perf_counter()
             try:
                 rows = measured(cursor, scorer, found, with_matches)
-            except ValueError as error:
+            except UnspelledHole as error:
                 print(f"\n{cursor.name}: {error}", file=sys.stderr)
                 continue
             if rows:

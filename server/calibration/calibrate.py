@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from suture.server.calibration.choice import Choice, choose, mean_of
 from suture.server.calibration.holes import Hole
 from suture.server.calibration.profile import Figures, Profile
-from suture.server.calibration.scoring import Score, Scorer
+from suture.server.calibration.scoring import Score, Scorer, UnspelledHole
 from suture.server.calibration.variants import Variant
 from suture.server.completion import LoadedModel
 from suture.server.errors import ModelError
@@ -24,20 +24,21 @@ def measure(
 ) -> Scores:
     """The scores of all holes under all variants; `tell` is told how many are done.
 
-    Holes that the tokens do not spell are left out. Raises `ModelError` where they spell none.
+    Holes that the tokens do not spell are left out. Raises `ModelError` where fewer than two
+    are left.
     """
     scorer = Scorer(model)
     scores: dict[Variant, list[Score]] = {variant: [] for variant in scorer.variants}
     for n_done, hole in enumerate(holes, 1):
         try:
             found = scorer.score(hole)
-        except ValueError:
+        except UnspelledHole:
             continue
         finally:
             tell(n_done)
         for variant, score in found.items():
             scores[variant].append(score)
-    if not all(scores.values()):
+    if any(len(of) < 2 for of in scores.values()):
         raise ModelError("the model's tokens do not spell the texts that it is calibrated on")
     return scores
 

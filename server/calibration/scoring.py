@@ -57,6 +57,10 @@ _N_ASKED = 64
 _WORD = re.compile(r"\w*")
 
 
+class UnspelledHole(ValueError):
+    """A hole without text, or one whose text the model's tokens do not spell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """Bits of the true text up to the word's end, and up to that of the line's first tokens."""
@@ -112,7 +116,7 @@ class Scorer:
     def score(self, hole: Hole) -> dict[Variant, Score]:
         """A score for each variant.
 
-        Raises `ValueError` for a hole without text, or one that tokens do not spell.
+        Raises `UnspelledHole`.
         """
         paths = {variant: self._path(hole, variant) for variant in self.variants}
         word, line = self._targets(hole.middle, list(paths.values()))
@@ -139,7 +143,7 @@ class Scorer:
         ids = tuple(self._inner(text))
         pieces = list(map(vocabulary.bytes_of, ids))
         if not hole.middle or b"".join(pieces) != text:
-            raise ValueError("the tokens do not spell the hole")
+            raise UnspelledHole("the tokens do not spell the hole")
         ends = tuple(end - len(plan.pending) for end in accumulate(map(len, pieces)))
         covers = None
         if plan.level == "exact" and model.coverings is not None:

@@ -11,7 +11,7 @@ from support.toy import PIECES, SPECIALS, toy_budget, toy_codec, toy_encode, toy
 from suture.healing import CanonicalPairs
 from suture.server.calibration.choice import choose
 from suture.server.calibration.holes import Hole, own_holes
-from suture.server.calibration.scoring import FLOOR, Scorer
+from suture.server.calibration.scoring import FLOOR, Scorer, UnspelledHole
 from suture.server.calibration.variants import Variant
 from suture.server.completion import LoadedModel
 from suture.server.decoding.covering import Coverings
@@ -188,7 +188,7 @@ def test_what_a_variant_rules_out_has_a_floor(engine: ScriptedEngine) -> None:
 
 
 def test_a_hole_without_text_is_refused(engine: ScriptedEngine) -> None:
-    with pytest.raises(ValueError, match="spell"):
+    with pytest.raises(UnspelledHole, match="spell"):
         Scorer(model_of(engine)).score(Hole("x", "", "y"))
 
 
