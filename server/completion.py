@@ -46,7 +46,7 @@ from suture.server.explanation import (
 from suture.server.outbox import Outbox
 from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
-from suture.server.prompt.families import FimFamily
+from suture.server.prompt.families import FimFamily, LayoutDefaults
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import (
@@ -67,6 +67,7 @@ class LoadedModel:
     """What planning needs to know of the engine's model.
 
     `coverings` are None where nothing is exact: its memory cannot branch, or no bytes be healed.
+    `defaults` are what "auto" stands for if the model was calibrated, None: its family's.
     """
 
     engine: Engine
@@ -74,6 +75,7 @@ class LoadedModel:
     budget: PromptBudget
     codec: Codec
     coverings: Coverings | None = None
+    defaults: LayoutDefaults | None = None
 
 
 class Completions:
@@ -338,8 +340,10 @@ class Completions:
     ) -> PromptPlan:
         if not model.codec.heals:
             request = replace(request, healing="off")
-        vocabulary = model.engine.vocabulary
-        return plan_prompt(request, vocabulary, model.family, encode, model.budget, anchors)
+        vocabulary, defaults = model.engine.vocabulary, model.defaults
+        return plan_prompt(
+            request, vocabulary, model.family, encode, model.budget, anchors, defaults
+        )
 
     def _text_stream(
         self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel

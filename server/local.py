@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from suture.healing import CanonicalPairs, TiktokenTokenizer
+from suture.server.calibration.profile import read_profile
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
@@ -140,39 +141,10 @@ class LocalCompleter:
 
     def _load(self) -> Engine:
         """Load, warm up and measure; on the engine's thread."""
-        settings = self._settings
-        engine: LlamaEngine
-        vocabulary = read_vocabulary(self._path, settings.vocabulary_cache)
-        # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
-            fast = beside.submit(read_tiktoken, settings.tokenizer, vocabulary)
-            pairs = beside.submit(CanonicalPairs, vocabulary, lambda piece: engine.encode(piece))
-            engine = LlamaEngine(
-                self._path,
-                n_threads=settings.threads or best_thread_count(),
-                n_ctx=settings.ctx,
-                n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
-                on_progress=lambda share: not self._scheduler.is_closed,
-                vocabulary=vocabulary,
-            )
-        try:
-            self._loaded = self._measure(engine, fast.result(), pairs.result())
-        except BaseException:
-            engine.close()
-            raise
-        return engine
-
-    def _measure(
-        self, engine: LlamaEngine, fast: TiktokenTokenizer | None, pairs: CanonicalPairs
-    ) -> LoadedModel:
-        """Find out what the model can do and how fast it is here."""
-        wanted = self._settings.tokenizer, self._settings.detokenizer
-        codec = choose_codec(*wanted, engine.vocabulary, engine, fast)
-        family = detect_family(engine.vocabulary, self._name)
-        if not engine.can_branch:
-            _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
-        speed = measure_prefill(engine)
-        budget = PromptBudget(engine.n_ctx, speed, self._settings.first_text_ms)
+        engine, loaded = load_model(
+            self._path, self._name, self._settings, lambda: not self._scheduler.is_closed
+        )
+        family, codec = loaded.family, loaded.codec
         self._info = ModelInfo(
             name=self._name,
             path=str(self._path),
@@ -186,9 +158,58 @@ class LocalCompleter:
             detokenizer=codec.detokenizer,
             memory=engine.memory,
         )
-        is_exact = engine.can_branch and codec.heals
-        coverings = Coverings(engine.vocabulary, pairs) if is_exact else None
-        return LoadedModel(engine, family, budget, codec, coverings)
+        self._loaded = loaded
+        return engine
+
+
+def load_model(
+    path: Path, name: str, settings: Settings, may_go_on: Callable[[], bool]
+) -> tuple[LlamaEngine, LoadedModel]:
+    """The model of a file, warm and measured, on the thread that its engine is for.
+
+    `may_go_on` is asked while weights are loaded.
+    """
+    engine: LlamaEngine
+    vocabulary = read_vocabulary(path, settings.vocabulary_cache)
+    # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
+    with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
+        fast = beside.submit(read_tiktoken, settings.tokenizer, vocabulary)
+        pairs = beside.submit(CanonicalPairs, vocabulary, lambda piece: engine.encode(piece))
+        engine = LlamaEngine(
+            path,
+            n_threads=settings.threads or best_thread_count(),
+            n_ctx=settings.ctx,
+            n_gpu_layers=-1 if settings.gpu_layers == "auto" else settings.gpu_layers,
+            on_progress=lambda share: may_go_on(),
+            vocabulary=vocabulary,
+        )
+    try:
+        return engine, _measure(engine, path, name, settings, fast.result(), pairs.result())
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _measure(
+    engine: LlamaEngine,
+    path: Path,
+    name: str,
+    settings: Settings,
+    fast: TiktokenTokenizer | None,
+    pairs: CanonicalPairs,
+) -> LoadedModel:
+    """Find out what the model can do and how fast it is here."""
+    codec = choose_codec(settings.tokenizer, settings.detokenizer, engine.vocabulary, engine, fast)
+    family = detect_family(engine.vocabulary, name)
+    if not engine.can_branch:
+        _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
+    profile = read_profile(settings.profiles, path, family)
+    speed = measure_prefill(engine)
+    budget = PromptBudget(engine.n_ctx, speed, settings.first_text_ms)
+    is_exact = engine.can_branch and codec.heals
+    coverings = Coverings(engine.vocabulary, pairs) if is_exact else None
+    defaults = profile.defaults if profile is not None else None
+    return LoadedModel(engine, family, budget, codec, coverings, defaults)
 
 
 def _slot(job: Job) -> Slot:

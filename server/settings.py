@@ -122,6 +122,11 @@ class Settings(BaseModel):
         """The folder of what was read of model files."""
         return self.cache / "vocabularies"
 
+    @property
+    def profiles(self) -> Path:
+        """The folder of what calibrating found out about models."""
+        return self.cache / "profiles"
+
     def url_at(self, host: str, port: int) -> str:
         """The URL of a server with these settings on an address."""
         scheme = "https" if self.tls_cert else "http"

@@ -2,6 +2,7 @@
 
 The build of llama.cpp is checked against the one this code was written for: its version, the sizes
 of its structs, and defaults read back through the binding. Status 0 if nothing is wrong, else 2.
+With --calibrate nothing is examined: MODEL is measured, and the layout kept that it fills best.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import Literal
 
 from suture.healing import GgufError, GgufHeader, UnsupportedVocabulary, Vocabulary, read_header
+from suture.server.calibration.profile import read_profile
 from suture.server.client import Absent, Suture
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.commands import exits
 from suture.server.commands.asking import open_client, server_url
+from suture.server.commands.calibration import calibrate
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import catalog_of
 from suture.server.engine import libllama
@@ -51,13 +54,21 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--calibrate",
+        metavar="MODEL",
+        help="measure which layout this model fills holes best in, and keep that (minutes)",
+    )
     add_settings(
         parser,
         "model",
         "models",
         "host",
         "port",
+        "ctx",
         "threads",
+        "gpu_layers",
+        "healing",
         "tokenizer",
         "detokenizer",
         "api_key_file",
@@ -67,6 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
+    if args.calibrate is not None:
+        if args.model is not None:
+            raise SetupError("--calibrate names the model: it does not go with --model")
+        return calibrate(settings.model_copy(update={"model": args.calibrate}))
     status = exits.OK
     for finding in examine(settings):
         print(finding, flush=True)
@@ -160,6 +175,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
         vocabulary = Vocabulary.from_gguf(path, settings.vocabulary_cache)
         yield describe_vocabulary(name, path, vocabulary)
         header = read_header(path)
+        yield from _calibrated(settings, path, vocabulary)
         if not header.tensor_shapes:
             yield Finding("problem", f"model {name}: the file has a vocabulary but no weights")
         if libllama.installed_version() is not None:
@@ -168,6 +184,15 @@ def _model(settings: Settings) -> Iterator[Finding]:
         reason = error.strerror if isinstance(error, OSError) else error
         told = str(reason).removeprefix(f"{path}: ")
         yield Finding("problem", f"model {name}: {told}", "suture models lists those known")
+
+
+def _calibrated(settings: Settings, path: Path, vocabulary: Vocabulary) -> Iterator[Finding]:
+    """What "auto" stands for with the model, if that was measured."""
+    profile = read_profile(settings.profiles, path, detect_family(vocabulary, path.stem))
+    if profile is not None:
+        boundary = f" {profile.boundary}" if profile.layout == "psm" else ""
+        text = f"calibrated on {profile.holes} holes: layout {profile.layout}{boundary}"
+        yield Finding("ok", text)
 
 
 def describe_vocabulary(name: str, path: Path, vocabulary: Vocabulary) -> Finding:

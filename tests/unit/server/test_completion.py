@@ -20,7 +20,7 @@ from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.errors import InfillUnsupported, InvalidRequest, QueueFull
-from suture.server.prompt.families import detect_family
+from suture.server.prompt.families import LayoutDefaults, detect_family
 from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
 
 VOCABULARY = toy_vocabulary()
@@ -90,6 +90,23 @@ def test_a_request_completes() -> None:
 
     text, result = asyncio.run(run())
     assert (text, result.finish) == (" (me)", "eos")
+
+
+def test_a_calibrated_layout_is_what_auto_stands_for_and_no_more() -> None:
+    family = detect_family(VOCABULARY, "qwen2.5-coder")
+    hole = CompletionRequest("def x", "()", infill=True, max_tokens=1)
+
+    async def run() -> list[str]:
+        async with completing(random_model(VOCABULARY.n_vocab)) as made:
+            layouts = []
+            for defaults in (None, LayoutDefaults("anchor", "keep")):
+                made.model = replace(made.model, family=family, defaults=defaults)
+                for request in (hole, replace(hole, layout="spm")):
+                    _, result = await made.complete(request)
+                    layouts.append(result.prompt.layout)
+            return layouts
+
+    assert asyncio.run(run()) == ["psm", "spm", "anchor", "spm"]
 
 
 async def candidates(
