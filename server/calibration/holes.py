@@ -17,9 +17,9 @@ from importlib.resources.abc import Traversable
 _PACKAGES = ("suture.healing", "suture.server")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
 # Of what stands around a cursor: enough to go by, and read in a second or two.
-_N_BEFORE = 24
-_N_BEHIND = 10
-_N_A_PLACE = 3
+_N_BEFORE = 16
+_N_BEHIND = 6
+_N_A_PLACE = 4
 
 
 @dataclass(frozen=True, slots=True)

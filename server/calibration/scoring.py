@@ -14,8 +14,9 @@ these bytes; other segmentations of the same bytes are not counted, for no varia
 
 All are conditional on what was typed, and none gets anything for repeating it. The end is moved on
 to the first byte behind which all variants' paths have a token end, so all are scored on the same
-bytes, and none is charged for a token that says more. The tokens that continue a line differ in
-number, but a probability of bytes does not care.
+bytes, and none is charged for a token that says more. Closers that a prompt leaves out behind the
+cursor belong to what is to be written there, and so to the path, though not to what is scored.
+Variants differ in how many tokens they need, but a probability of bytes does not care.
 
 A path that a variant rules out scores `FLOOR`. Each hole is planned as a first request is: an
 anchor stands at its line, and nothing is remembered from hole to hole but the KV cache.
@@ -58,7 +59,7 @@ _WORD = re.compile(r"\w*")
 
 
 class UnspelledHole(ValueError):
-    """A hole without text, or one whose text the model's tokens do not spell."""
+    """A hole without text, or one that tokens do not spell, or with no token end in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Scorer:
         model, vocabulary = self._model, self._vocabulary
         request = variant.request(hole.prefix, hole.suffix, N_WRITTEN)
         plan = plan_prompt(request, vocabulary, model.family, model.codec.encode, model.budget)
-        text = plan.pending + vocabulary.as_read(hole.middle.encode())
+        text = plan.pending + vocabulary.as_read((hole.middle + plan.rest).encode())
         ids = tuple(self._inner(text))
         pieces = list(map(vocabulary.bytes_of, ids))
         if not hole.middle or b"".join(pieces) != text:
@@ -153,14 +154,18 @@ class Scorer:
 
     def _targets(self, middle: str, paths: Sequence[_Path]) -> tuple[int, int]:
         """Where the word and the line's first tokens end, in bytes of the true text."""
-        common = set(paths[0].ends).intersection(*(path.ends for path in paths))
         as_read = self._vocabulary.as_read
+        n_all = len(as_read(middle.encode()))
+        common = set(paths[0].ends).intersection(*(path.ends for path in paths))
+        ends = sorted(end for end in common if 0 < end <= n_all)
+        if not ends:
+            raise UnspelledHole("the variants' tokens have no end in common")
         word = len(as_read(_WORD.match(middle)[0].encode()))  # type: ignore[index]
         tokens = self._inner(middle.encode())[:N_LINE_TOKENS]
         n_tokens = sum(len(self._vocabulary.bytes_of(token_id)) for token_id in tokens)
         n_line = len(as_read(middle.partition("\n")[0].encode()))
         word_end, line_end = (
-            min(end for end in common if end >= max(wanted, 1))
+            next((end for end in ends if end >= wanted), ends[-1])
             for wanted in (word, min(n_tokens, n_line))
         )
         return word_end, max(word_end, line_end)

@@ -67,7 +67,7 @@ class Progress:
         line = f"calibrating: {n_done} of {self._n_all} holes, {left_s / 60:.0f} min left"
         if self._is_terminal:
             print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
-        elif n_done % 12 == 0:
+        elif n_done % 4 == 0:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:

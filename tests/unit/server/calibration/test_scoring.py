@@ -25,6 +25,7 @@ HOLES = [
     Hole("x = (\n    re", "turn userName)\n  y\n", ""),
     Hole("const us", "er x", " = ()"),
     Hole("import num", "py", "\n\ndef"),
+    Hole("x = (us", "er", ")\n"),
 ]
 VOCABULARY = toy_vocabulary()
 
@@ -114,11 +115,11 @@ def spelled(plan: PromptPlan, text: bytes, end: int) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize("hole", HOLES[:3])
+@pytest.mark.parametrize("hole", [*HOLES[:3], HOLES[4]])
 def test_scores_are_what_enumeration_says(engine: ScriptedEngine, hole: Hole) -> None:
     model = model_of(engine)
     oracle = Oracle(model)
-    n_word = {HOLES[0]: 2, HOLES[1]: 4, HOLES[2]: 2}[hole]
+    n_word = {HOLES[0]: 2, HOLES[1]: 4, HOLES[2]: 2, HOLES[4]: 2}[hole]
     for variant, score in Scorer(model).score(hole).items():
         plan = oracle.plan(hole, variant)
         ids = spelled(plan, hole.middle.encode(), n_word)
