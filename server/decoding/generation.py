@@ -234,9 +234,9 @@ class Generation:
     def _take_cover(
         self, drawn: Drawn, token_id: int, covering: Covering
     ) -> CompletionChunk | None:
-        self._healing_logprob = drawn.logprob
         if not covering.is_clean:
             self._level, self._tv_bound = "exact", covering.tv_bound
+            self._healing_logprob = drawn.logprob
         self._healer = TokenHealer(self._vocabulary, b"")
         self.kept = covering.kept(drawn)
         for said_again in drawn.path:
@@ -367,10 +367,24 @@ class Generation:
 
         How far that is from the posterior nobody knows (C2).
         """
-        for token_id in self._inner_encoding()(self._healer.pending):
+        for token_id in self._spelling(self._healer.pending):
             self._accept(token_id)
         self._healer = TokenHealer(self._vocabulary, b"")
         self._level, self._healing_logprob, self._tv_bound = "none", 0.0, 1.0
+
+    def _spelling(self, pending: bytes) -> Sequence[int]:
+        """Tokens that say the bytes, which may begin or end inside a character."""
+        try:
+            pending.decode()
+        except UnicodeDecodeError:
+            pass  # the tokenizer would make replacement characters of them
+        else:
+            return self._inner_encoding()(pending)
+        token_ids: list[int] = []
+        while n_bytes := self._vocabulary.longest_prefix(pending):
+            token_ids.append(self._vocabulary.ids_of(pending[:n_bytes])[-1])
+            pending = pending[n_bytes:]
+        return token_ids
 
     def _new_grammar(self, gbnf: str) -> GrammarState:
         # One that has text is for the grammar to judge, as every text.
