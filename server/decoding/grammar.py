@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 
 from suture.healing import Encode
-from suture.healing.utf8 import incomplete_tail
 from suture.server.decoding.candidates import Logits
 
 
@@ -93,9 +92,11 @@ class GrammarState:
         The library takes tokens, so they are tokenized by themselves. Bytes that end inside a
         character may not come: no tokens say them that the rest of it could follow.
         """
+        if not _is_whole(text):
+            return False
         token_ids = self._encode(text)
         # Most are refused at once, and a copy is of the whole grammar.
-        if incomplete_tail(text) or not all(map(self._grammar.permits, token_ids[:1])):
+        if not all(map(self._grammar.permits, token_ids[:1])):
             return False
         ahead = self._grammar.copy()
         try:
@@ -110,3 +111,11 @@ class GrammarState:
 
     def close(self) -> None:
         self._grammar.close()
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
