@@ -26,7 +26,7 @@ from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.engine.scripted_grammar import TextsGrammar
 from suture.server.errors import InvalidRequest
-from suture.server.request import CompletionRequest, SamplingParams
+from suture.server.request import CompletionRequest, GrammarScope, Healing, SamplingParams
 
 VOCABULARY = toy_vocabulary()
 PLAIN = CompletionRequest("def ", max_tokens=40)
@@ -234,7 +234,9 @@ def test_c4_a_grammar_may_cover_what_stands_before_the_cursor() -> None:
 
 
 @pytest.mark.parametrize("scope", ["output", "prefill"])
-def test_c4_where_no_cover_goes_on_as_the_grammar_does_healing_is_dropped(scope: str) -> None:
+def test_c4_where_no_cover_goes_on_as_the_grammar_does_healing_is_dropped(
+    scope: GrammarScope,
+) -> None:
     """Whatever may come behind the exact end belongs to the last token there, and is banned."""
     pieces = [b"na", b"name", b"am"]
     vocabulary = byte_vocabulary_with(pieces)
@@ -256,7 +258,7 @@ def test_c4_where_no_cover_goes_on_as_the_grammar_does_healing_is_dropped(scope:
         give_back=1,
         max_tokens=9,
         grammar=grammar_of('{"name"}' if scope == "prefill" else 'me"}'),
-        grammar_scope="prefill" if scope == "prefill" else "output",
+        grammar_scope=scope,
         sampling=SamplingParams(logit_bias=tuple((i, -np.inf) for i in banned)),
     )
     text, result = whole(toy_generation(request, engine), engine)
@@ -351,7 +353,7 @@ PARAMS = st.builds(
     TEXTS,
     PARAMS,
     st.sampled_from(["def ", "const us", "return user", ""]),
-    st.sampled_from(["off", "recursive"]),
+    st.sampled_from(["off", "recursive", "exact"]),
     st.integers(0, 4),
     st.booleans(),
     st.integers(0, 99),
@@ -360,14 +362,14 @@ def test_any_request_says_the_beginning_of_a_text(
     texts: list[str],
     params: SamplingParams,
     prefix: str,
-    healing: str,
+    healing: Healing,
     min_tokens: int,
     ignore_eos: bool,
     seed: int,
 ) -> None:
     request = CompletionRequest(
         prefix,
-        healing="off" if healing == "off" else "recursive",
+        healing=healing,
         sampling=params,
         min_tokens=min_tokens,
         ignore_eos=ignore_eos,

@@ -358,6 +358,35 @@ def test_k3_where_the_cache_is_full_covers_are_drawn_as_where_it_is_not(
         assert [collect(told)[0] for told in answers] == alone
 
 
+class FewRows(ScriptedEngine):
+    """Returns no more rows than one tree of covers has."""
+
+    n_most = 0
+
+    def evaluate(self, batch: Batch) -> list[Logits]:
+        n_rows = sum(len(set(tree.wants)) for _, tree in batch)
+        self.n_most = max(self.n_most, n_rows)
+        assert n_rows <= self.n_rows and sum(len(tree) for _, tree in batch) <= self.n_batch
+        return super().evaluate(batch)
+
+
+def test_no_batch_has_more_rows_than_the_engine_gives() -> None:
+    """A tree of more nodes than a slice is read as prompts are, beside those that draw."""
+    engine = FewRows(VOCABULARY, toy_encode, NOISE, n_batch=64)
+    engine.n_rows = 20
+    requests = [
+        CompletionRequest(prefix, max_tokens=8, ignore_eos=True, shape="raw")
+        for prefix in ("const userNam", "def return   ", "x" * 40 + " userN", "import nump")
+    ]
+    answers: list[queue.Queue[object]] = [queue.Queue() for _ in requests]
+    with running(engine) as scheduler:
+        for request, told in zip(requests, answers, strict=True):
+            scheduler.submit(Job(toy_generation(request, engine), told.put))
+        texts = [collect(told)[0] for told in answers]
+    assert texts == [complete(request)[0] for request in requests]
+    assert 8 < engine.n_most
+
+
 class FailsOnce(ScriptedEngine):
     """Cannot decode the first batch with more than one part."""
 
