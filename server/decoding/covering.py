@@ -67,7 +67,7 @@ class Drawn:
 
     `overhang` is what that token says past the cursor. It is None at an exact end: there the token
     is all new, and where it is None too, one is to be drawn from `Covering.row_behind`. `logprob`
-    is that of the pending bytes and the overhang by this cover, in nats.
+    is the cover's, in nats, without what is new behind an exact end.
     """
 
     node: int
@@ -108,6 +108,15 @@ class Covering:
     def tv_bound(self) -> float:
         """How far the draws' distribution may be from the exact one, before a grammar's say."""
         return 1.0 if self._posterior is None else self._posterior.tv_bound
+
+    @property
+    def log_evidence(self) -> float:
+        """Log probability that the text goes on with the pending bytes, as far as is known."""
+        if self._posterior is None:
+            return 0.0
+        # Those that were not asked count as canonical.
+        self._posterior.ask_best(_MAX_DRAWS)
+        return self._posterior.log_evidence
 
     def tree(self, tokens: Sequence[int]) -> TokenTree:
         """The prompt's last tokens, and on them what is not known yet of the covers."""
@@ -182,13 +191,12 @@ class Covering:
     def _drawn(
         self, cover: Cover, next_id: int | None, posterior: Posterior, scored: Mapping[int, Row]
     ) -> Drawn:
-        is_exact = cover.token_id is None
-        token_id = next_id if is_exact else cover.token_id
-        logprob = posterior.log_priors[cover.node]
-        if token_id is not None:
-            logprob += float(scored[cover.node][token_id])
-        path = self._covers_here().path(cover.node)
-        return Drawn(cover.node, path, token_id, None if is_exact else cover.overhang, logprob)
+        node, token_id = cover.node, cover.token_id
+        path, logprob = self._covers_here().path(node), posterior.log_priors[node]
+        if token_id is None:
+            return Drawn(node, path, next_id, None, logprob)
+        logprob += float(scored[node][token_id])
+        return Drawn(node, path, token_id, cover.overhang, logprob)
 
     def _remember(self, rows: Logits) -> None:
         covers, prompt_ids = self._covers_here(), self._plan.kept_ids

@@ -96,7 +96,7 @@ class Generation:
             ends = frozenset(vocabulary.silent_ids).difference(banned_ids)
             self._covering = coverings.of(plan, ends)
         self._detokenizer = text_stream
-        self._healing_logprob = 0.0
+        self._healing_logprob = self._log_evidence = 0.0
         self._healing_nodes = 0
         self._tv_bound = 0.0
         self._n_generated = 0
@@ -237,6 +237,7 @@ class Generation:
         if not covering.is_clean:
             self._level, self._tv_bound = "exact", covering.tv_bound
             self._healing_logprob = drawn.logprob
+            self._log_evidence = covering.log_evidence
         self._healer = TokenHealer(self._vocabulary, b"")
         self.kept = covering.kept(drawn)
         for said_again in drawn.path:
@@ -515,6 +516,7 @@ class Generation:
             nodes=self._healing_nodes,
             tv_bound=self._tv_bound,
             logprob=self._healing_logprob,
+            log_evidence=self._log_evidence,
         )
 
 

@@ -43,7 +43,7 @@ def complete(request: CompletionRequest, model: Model = NOISE) -> tuple[str, Com
 
 
 def generation_with(
-    coverings: Coverings, request: CompletionRequest, engine: ScriptedEngine
+    coverings: Coverings | None, request: CompletionRequest, engine: ScriptedEngine
 ) -> Generation:
     """One whose covers share their rows with those of others."""
     vocabulary = engine.vocabulary
@@ -64,6 +64,29 @@ def counting(model: Model, asked: Counter[Path]) -> Model:
         return model(tokens)
 
     return logits
+
+
+def test_without_coverings_as_where_a_memory_cannot_branch_it_is_the_recursive_rule() -> None:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, NOISE, memory="recurrent")
+    request = CompletionRequest("const userNa", max_tokens=6, shape="raw")
+    told: queue.Queue[object] = queue.Queue()
+    with running(engine) as scheduler:
+        scheduler.submit(Job(generation_with(None, request, engine), told.put))
+        text, result = collect(told)
+    assert result.healing.level == "recursive" and result.healing.tv_bound == 1.0
+    assert text == complete(replace(request, healing="recursive"))[0]
+
+
+def test_c1_the_evidence_is_that_of_all_covers() -> None:
+    model = flat_model(VOCABULARY.n_vocab, 3)
+    request = CompletionRequest(";\n    ret", max_tokens=1)
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    generation = toy_generation(request, engine)
+    plan = generation.plan
+    masses = masses_of(plan.kept_ids, plan.pending, model, VOCABULARY.eog_ids | plan.stop_ids)
+    healing = whole(generation, engine)[1].healing
+    assert math.isclose(healing.log_evidence, math.log(sum(masses.values())), abs_tol=1e-2)
+    assert healing.logprob <= healing.log_evidence + 1e-6
 
 
 # Level none
@@ -178,8 +201,12 @@ def masses_of(
 ) -> dict[Path, float]:
     """All covers of toy text, by enumeration; what longest match makes of their bytes counts."""
 
+    never = [i for i in VOCABULARY.silent_ids if i not in end_ids]
+
     def log_prob(path: Path, token_id: int) -> float:
-        return float(log_softmax_row(model([*prompt_ids, *path]))[token_id])
+        row = model([*prompt_ids, *path])
+        row[never] = -np.inf
+        return float(log_softmax_row(row)[token_id])
 
     def may_begin(path: Path) -> bool:
         pairs = CanonicalPairs(VOCABULARY, toy_encode)

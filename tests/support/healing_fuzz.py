@@ -203,6 +203,8 @@ def main() -> None:
         except Exception:
             print(f"number {number}")
             raise
+        if (number + 1) % 10_000 == 0:
+            print(f"up to number {number}: {dict(outcomes)}", flush=True)
     print(dict(outcomes))
 
 
