@@ -95,8 +95,9 @@ class Posterior:
 
     `rows` are those of the root and the nodes, over the full vocabulary, after bias and penalties;
     nodes may lack one, and those behind them are left out then. `end_ids` end a text without adding
-    to it. Raises `HealingError` where no cover has any probability, `KeyError` without the root's
-    row.
+    to it. `banned_ids` may spell pending bytes, and are neither what crosses the cursor nor what
+    follows an exact end: the posterior is that of the other covers. Raises `HealingError` where no
+    cover has any probability, `KeyError` without the root's row.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Posterior:
         vocabulary: Vocabulary,
         pairs: CanonicalPairs | None,
         end_ids: Collection[int] = (),
+        banned_ids: Collection[int] = (),
         *,
         max_gathered: int = _MAX_GATHERED,
         threshold: float = _THRESHOLD,
@@ -117,7 +119,8 @@ class Posterior:
         self._rows = rows
         self._vocabulary = vocabulary
         self._pairs = pairs if tree.is_filtered else None
-        self._end_ids = frozenset(end_ids)
+        self._end_ids = frozenset(end_ids).difference(banned_ids)
+        self._banned_ids = frozenset(banned_ids)
         self._max_gathered = max_gathered
         self._threshold = threshold
         self._max_below = max_below
@@ -210,7 +213,8 @@ class Posterior:
     def _share_with_text(self, node: int) -> float:
         """The mass of all tokens but those that neither add to a text nor end it."""
         probs = np.exp(self._rows[node], dtype=np.float64)
-        probs[[i for i in self._vocabulary.silent_ids if i not in self._end_ids]] = 0.0
+        silent_ids = (i for i in self._vocabulary.silent_ids if i not in self._end_ids)
+        probs[[*silent_ids, *self._banned_ids]] = 0.0
         return float(probs.sum())
 
     def likeliest(self, node: int) -> Iterator[tuple[int, float]]:
@@ -283,6 +287,8 @@ class Posterior:
         return bool(self._vocabulary.bytes_of(token_id)) and self._extends(node, token_id)
 
     def _extends(self, node: int, token_id: int) -> bool:
+        if token_id in self._banned_ids:
+            return False
         if self._pairs is None:
             return True
         context = self._contexts.get(node)

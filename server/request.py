@@ -127,7 +127,11 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class HealingReport:
-    """What happened at the boundary; `pending` is the given-back bytes."""
+    """What happened at the boundary; `pending` is the given-back bytes.
+
+    `logprob` is that of the tokens which say them again, in nats. `log_evidence` is, of exact
+    healing, that of the bytes: what was drawn past the cursor has the difference of the two.
+    """
 
     level: HealingLevel = "none"
     dropped_tokens: int = 0
@@ -135,6 +139,7 @@ class HealingReport:
     nodes: int = 0
     tv_bound: float = 0.0
     logprob: float = 0.0
+    log_evidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

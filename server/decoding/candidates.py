@@ -74,9 +74,9 @@ def top_p(candidates: Candidates, p: float, min_keep: int = 0) -> Candidates:
     """The fewest of the best that reach the probability `p` together."""
     if p >= 1.0:
         return candidates
-    log_all = log_total(candidates.logits)
+    log_total = _log_total(candidates.logits)
     for order in _best_first(candidates.logits):
-        probabilities = np.exp(candidates.logits[order].astype(np.float64) - log_all)
+        probabilities = np.exp(candidates.logits[order].astype(np.float64) - log_total)
         n = max(int(np.searchsorted(np.cumsum(probabilities), p)) + 1, min_keep)
         if n <= len(order):
             return candidates.keep(order[:n])
@@ -110,7 +110,7 @@ def typical_p(candidates: Candidates, p: float, min_keep: int = 0) -> Candidates
     if p >= 1.0:
         return candidates
     candidates = candidates.keep(np.flatnonzero(np.isfinite(candidates.logits)))
-    log_p = candidates.logits.astype(np.float64) - log_total(candidates.logits)
+    log_p = candidates.logits.astype(np.float64) - _log_total(candidates.logits)
     probabilities = np.exp(log_p)
     distance = np.abs(-log_p + probabilities @ log_p)
     for within in (*_HEAD_NATS, np.inf) if len(log_p) > _FEW else (np.inf,):
@@ -127,7 +127,7 @@ def xtc(candidates: Candidates, threshold: float, min_keep: int = 0) -> Candidat
     """Without the best ones, of all that reach the probability `threshold` but the least."""
     logits = candidates.logits
     floor = np.log(threshold) if threshold > 0 else -np.inf
-    log_p = logits.astype(np.float64) - log_total(logits)
+    log_p = logits.astype(np.float64) - _log_total(logits)
     # A banned token reaches a threshold of 0 too.
     reach = np.flatnonzero(np.isfinite(logits) & (log_p >= floor))
     n_cut = len(reach) - 1
@@ -153,7 +153,7 @@ def dynamic_temperature(
     """A temperature within `spread` of `t`, by the entropy's share of the largest possible."""
     if len(candidates) <= 1:
         return candidates
-    log_p = candidates.logits.astype(np.float64) - log_total(candidates.logits)
+    log_p = candidates.logits.astype(np.float64) - _log_total(candidates.logits)
     log_p = log_p[np.isfinite(log_p)]
     share = min(max(-float(np.exp(log_p) @ log_p) / np.log(len(candidates)), 0.0), 1.0)
     low, high = max(0.0, t - spread), t + spread
@@ -184,7 +184,7 @@ def _first_above(cumulative: npt.NDArray[np.float64], target: float) -> int:
     return index if index < len(cumulative) else int(cumulative.argmax())
 
 
-def log_total(logits: Logits) -> float:
+def _log_total(logits: Logits) -> float:
     """The logarithm of the sum of what the logits are logarithms of."""
     best = logits.max()
     return float(best) + float(np.log(np.exp(logits - best).sum()))

@@ -8,7 +8,7 @@ one types inside a word the prompt's end stays where it is, and its covers grow 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,16 +18,13 @@ from suture.healing import CanonicalPairs, Vocabulary
 from suture.healing.covers import ROOT, Cover, CoverTree, cover_tree
 from suture.healing.healer import HealingError
 from suture.healing.posterior import Posterior, Row, log_softmax_row
-from suture.server.decoding.candidates import Logits, log_total
+from suture.server.decoding.candidates import Logits
 from suture.server.decoding.sampling import Sampler
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
 
 # Of 152k float32 logits each.
 _MAX_ROWS = 24
-# Nodes that weigh less beside the best cover known are not evaluated: each costs what a token does.
-_MIN_SHARE = 1e-3
-_MAX_GATHERED = 4096
 # What a grammar refuses is drawn again.
 _MAX_DRAWS = 64
 
@@ -74,30 +71,31 @@ class Coverings:
         return Coverings(self.vocabulary, self.pairs, self.rows, observe)
 
     def of(self, plan: PromptPlan, ends: frozenset[int]) -> Covering:
-        """The covers of one prompt; `ends` are tokens that may end its text."""
+        """The covers of one prompt; `ends` are the tokens without text that may come in it."""
         return Covering(plan, self, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """A cover that was drawn: `path` ends at the tree node `node`, and `token_id` is behind it.
+    """A cover that was drawn: the path to a node of the covers, and the token behind it.
 
-    At an exact end `token_id` is None, and what comes next is to be drawn from `row`, raw logits
-    without the tokens that the tokenizer would not put there. `logprob` is the cover's, in nats.
+    `overhang` is what that token says past the cursor. It is None at an exact end: there the token
+    is all new, and where it is None too, one is to be drawn from `Covering.row_behind`. `logprob`
+    is the cover's, in nats, without what is new behind an exact end.
     """
 
     node: int
     path: tuple[int, ...]
     token_id: int | None
-    row: Logits
+    overhang: bytes | None
     logprob: float
-    tv_bound: float
 
 
 class Covering:
     """The covers of one prompt's pending bytes.
 
     Of the tree made last, `root` is the node that they stand on, and `n_evaluated` are their own.
+    Calls come in this order: `tree`, again where it was not evaluated, then `draws`, then the rest.
     """
 
     def __init__(self, plan: PromptPlan, coverings: Coverings, ends: frozenset[int]) -> None:
@@ -113,15 +111,38 @@ class Covering:
         self._nodes: dict[int, int] = {}
         self._wanted: list[int] = []
         self._rows: dict[int, Logits] = {}
+        self._posterior: Posterior | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no token crosses the cursor, so that there is nothing to heal (C3)."""
+        covers = self._covers_here()
+        return not any(covers.crossing) and len(covers.exact_ends) == 1
+
+    @property
+    def tv_bound(self) -> float:
+        """How far the draws' distribution may be from the exact one, before a grammar's say."""
+        return 1.0 if self._posterior is None else self._posterior.tv_bound
+
+    @property
+    def log_evidence(self) -> float:
+        """Log probability that the text goes on with the pending bytes, as far as is known."""
+        if self._posterior is None:
+            return 0.0
+        # Those that were not asked count as canonical.
+        self._posterior.ask_best(_MAX_DRAWS)
+        return self._posterior.log_evidence
 
     def tree(self, tokens: Sequence[int]) -> TokenTree:
         """The prompt's last tokens, and on them what is not known yet of the covers."""
         covers = self._covers_here()
         prompt_ids = self._plan.kept_ids
-        known = {node: self._known.find(prompt_ids, covers.path(node)) for node in covers.wants}
+        # The prompt's last token is evaluated anyway. Its row is asked for even if it is known, so
+        # that no node of the covers is taken for a part of the prompt.
+        nodes = [node for node in covers.wants if node != ROOT]
+        known = {node: self._known.find(prompt_ids, covers.path(node)) for node in nodes}
         self._rows = {node: row for node, row in known.items() if row is not None}
-        weak = self._weak(covers)
-        self._wanted = [node for node, row in known.items() if row is None and node not in weak]
+        self._wanted = [ROOT, *(node for node, row in known.items() if row is None)]
         needed = {at for node in self._wanted for at in _way_to(node, covers)}
         self.root = len(tokens) - 1
         self._nodes = {ROOT: self.root}
@@ -134,74 +155,65 @@ class Covering:
         wants = tuple(self._nodes[node] for node in self._wanted)
         return TokenTree(tuple(ids), tuple(parents), wants)
 
-    def _weak(self, covers: CoverTree) -> set[int]:
-        """Nodes of which the rows known say that hardly any cover goes over them.
-
-        What they weigh counts into the bound. The way to the exact end is never weak.
-        """
-        totals = {node: log_total(row) for node, row in self._rows.items()}
-        priors, best = {ROOT: 0.0}, -np.inf
-        for node, ranks in zip(covers.wants, covers.crossing, strict=True):
-            if node != ROOT and (parent := covers.parents[node]) in totals and parent in priors:
-                log_p = self._rows[parent][covers.tokens[node]] - totals[parent]
-                priors[node] = priors[parent] + float(log_p)
-            if node in totals and node in priors and 0 < len(ranks) <= _MAX_GATHERED:
-                ids = self._vocabulary.sorted_ids[ranks.start : ranks.stop]
-                log_p = self._rows[node].take(ids).max() - totals[node]
-                best = max(best, priors[node] + float(log_p))
-        on_way = {at for end in covers.exact_ends[:1] for at in _way_to(end, covers)}
-        least = best + np.log(_MIN_SHARE)
-        weak = {node for node, prior in priors.items() if prior < least and node not in on_way}
-        for node in range(len(covers.tokens)):
-            if covers.parents[node] in weak and node not in on_way:
-                weak.add(node)
-        return weak
-
-    def draw(
+    def draws(
         self,
         rows: Logits,
         sampler: Sampler,
         history: Sequence[int],
-        may_go_on: Callable[[bytes], bool],
-    ) -> Drawn | None:
-        """A cover, drawn from the rows of the tree; None where `may_go_on` takes none of them.
+        banned_ids: Collection[int] = (),
+    ) -> Iterator[Drawn]:
+        """Covers drawn one after the other from the rows of the tree, none twice.
 
-        It is asked about what a cover says past the cursor, and goes on behind what it takes.
+        After those that are likely the exact ends come again, for which no grammar refuses what
+        stands before the cursor. `banned_ids` may spell pending bytes and nothing else.
         """
-        covers = self._covers_here()
         self._remember(rows)
+        covers = self._covers_here()
         scored = {
-            node: log_softmax_row(sampler.penalized(row, [*history, *covers.path(node)]))
+            node: _scored(sampler.penalized(row, [*history, *covers.path(node)]))
             for node, row in self._rows.items()
         }
         try:
-            posterior = Posterior(covers, scored, self._vocabulary, self._pairs, self._ends)
+            posterior = Posterior(
+                covers, scored, self._vocabulary, self._pairs, self._ends, banned_ids
+            )
         except HealingError:
-            return None
+            return
+        self._posterior = posterior
         if self._observe is not None:
             self._observe(posterior)
-        for cover in islice(_in_order(posterior, sampler), _MAX_DRAWS):
-            if may_go_on(cover.overhang):
-                return self._drawn(cover, posterior, scored)
-        return None
+        for cover, next_id in islice(_in_order(posterior, sampler), _MAX_DRAWS):
+            follower = None if self.is_clean else next_id
+            yield self._drawn(cover, follower, posterior, scored)
+        for node in covers.exact_ends:
+            if posterior.log_priors.get(node, -np.inf) > -np.inf:
+                yield self._drawn(Cover(node, None, b""), None, posterior, scored)
 
-    def _drawn(self, cover: Cover, posterior: Posterior, scored: Mapping[int, Row]) -> Drawn:
-        covers = self._covers_here()
-        logprob = posterior.log_priors[cover.node]
-        row = self._rows[cover.node]
-        if cover.token_id is None:
-            row = _canonical(row, cover.node, posterior)
-        else:
-            logprob += float(scored[cover.node][cover.token_id])
-        evaluated = [node for node in (ROOT, *_way_to(cover.node, covers)) if node in self._nodes]
-        return Drawn(
-            node=self._nodes[evaluated[-1]],
-            path=covers.path(cover.node),
-            token_id=cover.token_id,
-            row=row,
-            logprob=logprob,
-            tv_bound=posterior.tv_bound,
-        )
+    def row_behind(self, drawn: Drawn) -> Logits:
+        """The raw logits behind an exact end, of what may stand there, as far as it is likely."""
+        row = self._rows[drawn.node].copy()
+        posterior = self._posterior
+        if posterior is None or self.is_clean:
+            return row
+        for token_id, _ in islice(posterior.likeliest(drawn.node), _MAX_DRAWS):
+            if not posterior.may_follow(drawn.node, token_id):
+                row[token_id] = -np.inf
+        return row
+
+    def kept(self, drawn: Drawn) -> int:
+        """The last node of the tree that is on the way to a cover's last token."""
+        way = (ROOT, *_way_to(drawn.node, self._covers_here()))
+        return [self._nodes[node] for node in way if node in self._nodes][-1]
+
+    def _drawn(
+        self, cover: Cover, next_id: int | None, posterior: Posterior, scored: Mapping[int, Row]
+    ) -> Drawn:
+        node, token_id = cover.node, cover.token_id
+        path, logprob = self._covers_here().path(node), posterior.log_priors[node]
+        if token_id is None:
+            return Drawn(node, path, next_id, None, logprob)
+        logprob += float(scored[node][token_id])
+        return Drawn(node, path, token_id, cover.overhang, logprob)
 
     def _remember(self, rows: Logits) -> None:
         covers, prompt_ids = self._covers_here(), self._plan.kept_ids
@@ -227,11 +239,16 @@ def _way_to(node: int, covers: CoverTree) -> list[int]:
     return way[::-1]
 
 
-def _in_order(posterior: Posterior, sampler: Sampler) -> Iterator[Cover]:
-    """Covers as they are drawn one after the other, none twice."""
+def _scored(row: Logits) -> Row:
+    """Log probabilities of a row; where all is banned, nothing has any."""
+    return log_softmax_row(row) if row.max() > -np.inf else row
+
+
+def _in_order(posterior: Posterior, sampler: Sampler) -> Iterator[tuple[Cover, int | None]]:
+    """Covers as they are drawn one after the other, and at exact ends what greedy has next."""
     if sampler.is_greedy:
         for group in posterior.best_groups():
-            yield group.cover
+            yield group.cover, group.next_id
         return
     posterior.ask_best(_MAX_DRAWS)
     weights = posterior.log_weights.astype(np.float32)
@@ -239,14 +256,4 @@ def _in_order(posterior: Posterior, sampler: Sampler) -> Iterator[Cover]:
         index = sampler.pick_index(weights)
         weights[index] = -np.inf
         if posterior.is_canonical(index):
-            yield posterior.cover(index)
-
-
-def _canonical(row: Logits, node: int, posterior: Posterior) -> Logits:
-    """The row without what no tokenizer puts behind the node, as far as it is likely."""
-    row = row.copy()
-    best = np.argpartition(row, -_MAX_DRAWS)[-_MAX_DRAWS:] if len(row) > _MAX_DRAWS else None
-    for token_id in range(len(row)) if best is None else best.tolist():
-        if not posterior.may_follow(node, token_id):
-            row[token_id] = -np.inf
-    return row
+            yield posterior.cover(index), None

@@ -19,10 +19,10 @@ from typing import Literal
 
 import numpy as np
 
-from suture.healing import Encode, TokenHealer, Vocabulary
+from suture.healing import Encode, HealingError, TokenHealer, Vocabulary
 from suture.server.decoding.candidates import Logits
 from suture.server.decoding.closers import OverClosers
-from suture.server.decoding.covering import Covering, Coverings
+from suture.server.decoding.covering import Covering, Coverings, Drawn
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
 from suture.server.decoding.line_ends import LineEnds, lf_only
@@ -31,6 +31,7 @@ from suture.server.decoding.repetition import Breakers, sequence_breakers
 from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
+from suture.server.errors import InvalidRequest
 from suture.server.prompt.plan import PromptPlan
 from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import (
@@ -39,6 +40,7 @@ from suture.server.request import (
     CompletionResult,
     DraftReport,
     FinishReason,
+    HealingLevel,
     HealingReport,
     PromptReport,
     StreamReport,
@@ -83,23 +85,18 @@ class Generation:
         self._healer = TokenHealer(vocabulary, plan.pending)
         self._stop_texts = _stop_texts(request, plan, vocabulary)
         self._stop_ids = _stop_ids(request, plan, vocabulary).union(self._stop_texts)
-        self._sampler = Sampler(
-            request.sampling,
-            _banned_ids(request, vocabulary, self._stop_ids),
-            _breakers(request, vocabulary, language),
-        )
+        banned_ids = _banned_ids(request, vocabulary, self._stop_ids)
+        breakers = _breakers(request, vocabulary, language)
+        self._sampler = Sampler(request.sampling, banned_ids, breakers)
         self._language = language
         self._grammar: GrammarState | None = None
         self._covering: Covering | None = None
-        self._level = plan.level
-        if plan.level == "exact":
-            if coverings is None:
-                self._level = "recursive"
-            else:
-                ends = (i for i in self._stop_ids if not vocabulary.bytes_of(i))
-                self._covering = coverings.of(plan, frozenset(ends))
+        self._level: HealingLevel = "none"
+        if plan.level == "exact" and coverings is not None and plan.max_tokens > 0:
+            ends = frozenset(vocabulary.silent_ids).difference(banned_ids)
+            self._covering = coverings.of(plan, ends)
         self._detokenizer = text_stream
-        self._healing_logprob = 0.0
+        self._healing_logprob = self._log_evidence = 0.0
         self._healing_nodes = 0
         self._tv_bound = 0.0
         self._n_generated = 0
@@ -152,7 +149,8 @@ class Generation:
     def tree(self, n_committed: int, width: DraftWidth | None = None) -> TokenTree:
         """What to evaluate on top of the first `n_committed` tokens of this generation.
 
-        With `width`, a step that only draws a token may have a draft behind it.
+        With `width`, a step that only draws a token may have a draft behind it. Raises
+        `InvalidRequest` where a grammar does not take what it is to cover before the cursor.
         """
         # Only now: what never runs has nothing to free.
         if self._request.grammar is not None and self._grammar is None:
@@ -160,9 +158,13 @@ class Generation:
         tokens = self._tokens[n_committed:]
         self.n_drafted = self.n_covers = 0
         if self._covering is not None:
-            tree = self._covering.tree(tokens)
-            self.n_covers = self._covering.n_evaluated
-            return tree
+            try:
+                tree = self._covering.tree(tokens)
+            except HealingError:
+                self._covering = None  # too long for a tree of covers, so healed token by token
+            else:
+                self.n_covers = self._covering.n_evaluated
+                return tree
         self._width = width
         self._draft, self._n_matched = self._propose() if len(tokens) == 1 else ((), 0)
         self.n_drafted = len(self._draft)
@@ -206,21 +208,41 @@ class Generation:
     def _feed_covers(self, rows: Logits, covering: Covering) -> CompletionChunk | None:
         """Draw a cover and go on behind it; the last chunk if that ends the text."""
         self.kept = covering.root
-        if self._plan.max_tokens == 0:
-            return self.finish("length")
-        drawn = covering.draw(rows, self._sampler, self._tokens, self._may_go_on)
         self._healing_nodes = covering.n_evaluated
-        if drawn is None:
-            self._drop_healing()
-            return None
-        self._healing_logprob, self._tv_bound = drawn.logprob, drawn.tv_bound
+        # What spells given-back bytes is not new, and so is no end (H4).
+        banned = self._stop_ids if self._is_early else ()
+        for drawn in covering.draws(rows, self._sampler, self._tokens, banned):
+            token_id = self._token_of(drawn, covering)
+            if token_id is not None:
+                return self._take_cover(drawn, token_id, covering)
+        self._drop_healing()
+        return None
+
+    def _token_of(self, drawn: Drawn, covering: Covering) -> int | None:
+        """A cover's last token, behind an exact end the next one; None where the grammar takes
+        none, which else goes on behind it."""
+        if drawn.token_id is None:
+            return self._draw_new(covering.row_behind(drawn), [*self._tokens, *drawn.path])
+        if drawn.overhang is not None:
+            return drawn.token_id if self._may_go_on(drawn.overhang) else None
+        if self._grammar is not None:
+            if not self._grammar.permits(drawn.token_id):
+                return None
+            self._grammar.accept(drawn.token_id)
+        return drawn.token_id
+
+    def _take_cover(
+        self, drawn: Drawn, token_id: int, covering: Covering
+    ) -> CompletionChunk | None:
+        if not covering.is_clean:
+            self._level, self._tv_bound = "exact", covering.tv_bound
+            self._healing_logprob = drawn.logprob
+            self._log_evidence = covering.log_evidence
         self._healer = TokenHealer(self._vocabulary, b"")
-        self.kept = drawn.node
-        for token_id in drawn.path:
-            self._accept(token_id)
-        if drawn.token_id is not None:
-            return self._feed_token(drawn.token_id, is_new=True)
-        return self._feed_row(drawn.row)
+        self.kept = covering.kept(drawn)
+        for said_again in drawn.path:
+            self._accept(said_again)
+        return self._feed_token(token_id, is_new=True)
 
     def _may_go_on(self, overhang: bytes) -> bool:
         """Whether the grammar takes what a cover says past the cursor; it goes on behind it."""
@@ -272,20 +294,27 @@ class Generation:
 
     def _draw(self, row: Logits) -> int | None:
         """A token; None where nothing may come, or nothing healed, which drops healing (C4)."""
-        healing = not self._healer.done
+        if self._healer.done:
+            return self._draw_new(row, self._tokens)
         # Scored before biases and penalties change the row: it is the model's belief.
-        raw = row.copy() if healing else row
-        # While healing, a stop id may be what the given-back bytes are said with.
-        banned = self._stop_ids if self._is_early and not healing else ()
-        self._sampler.adjust(row, banned)
-        if healing:
-            return self._draw_healed(row, raw)
+        raw = row.copy()
+        # A stop id may be what the given-back bytes are said with.
+        self._sampler.adjust(row)
+        return self._draw_healed(row, raw)
+
+    def _draw_new(self, row: Logits, history: Sequence[int]) -> int | None:
+        """A token behind `history`, all of which is said; None where nothing may come."""
+        self._sampler.adjust(row, self._stop_ids if self._is_early else ())
         if row.max() == -np.inf:
             return None
-        token_id = self._sampler.pick(row, history=self._tokens)
-        return token_id if self._grammar is None else self._permitted(token_id, row, self._grammar)
+        token_id = self._sampler.pick(row, history=history)
+        if self._grammar is None:
+            return token_id
+        return self._permitted(token_id, row, self._grammar, history)
 
-    def _permitted(self, drawn: int, row: Logits, grammar: GrammarState) -> int | None:
+    def _permitted(
+        self, drawn: int, row: Logits, grammar: GrammarState, history: Sequence[int]
+    ) -> int | None:
         """The drawn token if it may come, else one that may, drawn from what is left of the row."""
         # Of a greedy draw the best permitted token is wanted, and it is seldom far down.
         n_asked = _MAX_ASKED if self._sampler.is_greedy else 1
@@ -298,7 +327,7 @@ class Generation:
                 grammar.mask(row)
             if n_left == 0 or not np.isfinite(row.max()):
                 break
-            drawn = self._sampler.pick(row, history=self._tokens)
+            drawn = self._sampler.pick(row, history=history)
         return None
 
     def _draw_healed(self, row: Logits, raw: Logits) -> int | None:
@@ -315,6 +344,7 @@ class Generation:
             if self._grammar is None or not overhang or self._grammar.accept_bytes(overhang):
                 self._healing_logprob += log_probability(raw, token_id)
                 self._healing_nodes += 1
+                self._level = "none" if self._plan.level == "none" else "recursive"
                 # The recursive rule's distance from the posterior is not known: the trivial bound.
                 self._tv_bound = 1.0
                 return token_id
@@ -334,16 +364,36 @@ class Generation:
         return piece[len(pending) :] if piece.startswith(pending) else b""
 
     def _drop_healing(self) -> None:
-        """Say the pending bytes as the tokenizer does, whatever the model thinks of it."""
-        for token_id in self._inner_encoding()(self._healer.pending):
+        """Say the pending bytes as the tokenizer does, whatever the model thinks of it (C4).
+
+        How far that is from the posterior nobody knows (C2).
+        """
+        for token_id in self._spelling(self._healer.pending):
             self._accept(token_id)
         self._healer = TokenHealer(self._vocabulary, b"")
-        self._level = "none"
+        self._level, self._healing_logprob, self._tv_bound = "none", 0.0, 1.0
+
+    def _spelling(self, pending: bytes) -> Sequence[int]:
+        """Tokens that say the bytes, which may begin or end inside a character."""
+        try:
+            pending.decode()
+        except UnicodeDecodeError:
+            pass  # the tokenizer would make replacement characters of them
+        else:
+            return self._inner_encoding()(pending)
+        token_ids: list[int] = []
+        while n_bytes := self._vocabulary.longest_prefix(pending):
+            token_ids.append(self._vocabulary.ids_of(pending[:n_bytes])[-1])
+            pending = pending[n_bytes:]
+        return token_ids
 
     def _new_grammar(self, gbnf: str) -> GrammarState:
         # One that has text is for the grammar to judge, as every text.
         ends = frozenset(i for i in self._stop_ids if not self._vocabulary.bytes_of(i))
-        return GrammarState(_needed(self._language), gbnf, ends, self._inner_encoding())
+        grammar = GrammarState(_needed(self._language), gbnf, ends, self._inner_encoding())
+        if self._request.grammar_scope == "prefill":
+            _accept_prefill(grammar, self._plan.windows.prefix.text)
+        return grammar
 
     def _inner_encoding(self) -> Encode:
         """How text is tokenized that stands behind other text."""
@@ -466,7 +516,24 @@ class Generation:
             nodes=self._healing_nodes,
             tv_bound=self._tv_bound,
             logprob=self._healing_logprob,
+            log_evidence=self._log_evidence,
         )
+
+
+def _accept_prefill(grammar: GrammarState, text: str) -> None:
+    """Go on past the text before the cursor, pending bytes and all: every cover says it first."""
+    is_taken = False
+    try:
+        is_taken = grammar.accept_bytes(text.encode())
+    finally:
+        if not is_taken:
+            grammar.close()
+    if not is_taken:
+        message = (
+            '"grammar_scope" is "prefill", and the text before the cursor, as far as the prompt has'
+            " room for it, does not begin anything that the grammar describes"
+        )
+        raise InvalidRequest(message, "grammar_scope")
 
 
 def _rejoin(request: CompletionRequest, plan: PromptPlan) -> Rejoin:

@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 
 from suture.healing import Encode
-from suture.healing.utf8 import incomplete_tail
 from suture.server.decoding.candidates import Logits
 
 
@@ -93,20 +92,30 @@ class GrammarState:
         The library takes tokens, so they are tokenized by themselves. Bytes that end inside a
         character may not come: no tokens say them that the rest of it could follow.
         """
+        if not _is_whole(text):
+            return False
         token_ids = self._encode(text)
         # Most are refused at once, and a copy is of the whole grammar.
-        if incomplete_tail(text) or not all(map(self._grammar.permits, token_ids[:1])):
+        if not all(map(self._grammar.permits, token_ids[:1])):
             return False
         ahead = self._grammar.copy()
         try:
             for token_id in token_ids:
-                if not ahead.permits(token_id):
-                    return False
                 ahead.accept(token_id)
             self._grammar, ahead = ahead, self._grammar
             return True
+        except ValueError:
+            return False  # asked before as well, a long text takes twice as long
         finally:
             ahead.close()
 
     def close(self) -> None:
         self._grammar.close()
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

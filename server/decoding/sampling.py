@@ -70,7 +70,7 @@ class Sampler:
         `history` is the text so far.
         """
         left = Candidates(logits, token_ids)
-        if self._chain and not np.isfinite(logits.max()):
+        if (self._chain or not self.is_greedy) and not np.isfinite(logits.max()):
             # Biases ban every candidate, and what healing needs has to be said anyway.
             return left.id_at(0)
         for step in self._chain:
@@ -92,7 +92,7 @@ class Sampler:
         """An index drawn by weights of which rows are `penalized` already: what else there is to a
         draw, truncations and temperature, is of the weights."""
         left = Candidates(log_weights)
-        if self.is_greedy:
+        if self.is_greedy or len(left) == 1:
             return left.id_at(int(log_weights.argmax()))
         for step in self._cuts:
             left = step(left, ())

@@ -175,9 +175,16 @@ class Runs:
             batch.append((run, chunk))
         if reading:
             run = self._next_to_read(reading)
-            n_tokens = PREFILL_SLICE if batch else PREFILL_CHUNK
-            batch.append((run, run.chunk(min(n_tokens, self._engine.n_batch))))
+            chunk = run.chunk(min(PREFILL_SLICE if batch else PREFILL_CHUNK, self._engine.n_batch))
+            if not batch or self._fits(chunk, batch):
+                batch.append((run, chunk))
         return batch
+
+    def _fits(self, chunk: TokenTree, batch: list[tuple[_Run, TokenTree]]) -> bool:
+        """Whether the engine takes a chunk beside others: one with covers has many rows."""
+        chunks = [chunk, *(other for _, other in batch)]
+        n_tokens, n_rows = sum(map(len, chunks)), sum(len(other.wants) for other in chunks)
+        return n_tokens <= self._engine.n_batch and n_rows <= self._engine.n_rows
 
     def _next_to_read(self, reading: list[_Run]) -> _Run:
         """Prompts take turns: the one after the one that was read last."""
@@ -310,7 +317,13 @@ class Runs:
         # Beside others a draft's tokens cost what theirs do, and pay seldom.
         width = self._width if len(self._runs) == 1 else None
         n_before = len(self._engine.tokens(run.sequence))
-        run.want(run.job.generation.tree(n_before, width), n_before)
+        try:
+            tree = run.job.generation.tree(n_before, width)
+        except Exception as error:
+            # A grammar may not take the text before the cursor.
+            self._fail(run, failure(error, "before its prompt was read"))
+            return
+        run.want(tree, n_before)
 
     def _end(self, run: _Run, chunk: CompletionChunk | SutureError) -> None:
         if isinstance(chunk, SutureError):

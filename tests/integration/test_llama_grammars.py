@@ -16,12 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.driving import whole
+from support.toy import toy_generation
 from suture.healing import Vocabulary
 from suture.server.decoding import gbnf
 from suture.server.decoding.json_schema import schema_grammar
 from suture.server.engine.grammar import Grammar, check_grammar
+from suture.server.engine.scripted import Model, ScriptedEngine, random_model
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import InvalidRequest
+from suture.server.request import CompletionRequest, GrammarScope, Healing
 
 pytestmark = pytest.mark.model
 
@@ -33,6 +37,10 @@ class Tongue:
         self.tokenizer = LlamaTokenizer(path)
         self.vocabulary = Vocabulary.from_gguf(path)
         self.vocab = self.tokenizer.vocab
+
+    def engine(self, seed: int) -> ScriptedEngine:
+        """Random logits over real tokens, under llama.cpp's own grammars."""
+        return _RealGrammars(self, random_model(self.vocabulary.n_vocab, seed))
 
     def accepts(self, grammar: str, text: str) -> bool:
         """Whether `text` is all of one that the grammar describes."""
@@ -66,6 +74,18 @@ class Tongue:
             return None
         finally:
             state.close()
+
+
+class _RealGrammars(ScriptedEngine):
+    def __init__(self, tongue: Tongue, model: Model) -> None:
+        super().__init__(tongue.vocabulary, tongue.tokenizer.encode, model)
+        self._vocab = tongue.vocab
+
+    def check_grammar(self, gbnf: str) -> None:
+        check_grammar(self._vocab, gbnf)
+
+    def grammar(self, gbnf: str) -> Grammar:  # type: ignore[override]
+        return Grammar(self._vocab, gbnf, self.vocabulary)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +131,38 @@ def test_a_copy_goes_its_own_way(tongue: Tongue) -> None:
     grammar.close()
     assert not copy.is_complete
     copy.close()
+
+
+@pytest.mark.parametrize("scope", ["output", "prefill"])
+@pytest.mark.parametrize("healing", ["exact", "recursive", "off"])
+def test_c4_a_schemas_only_field_is_gone_on_with(
+    tongue: Tongue, scope: GrammarScope, healing: Healing
+) -> None:
+    """Whatever the model thinks of it, and wherever the cut is."""
+    schema = {"type": "object", "properties": {"name": {"const": 1}}, "required": ["name"]}
+    gbnf_text = schema_grammar(schema) if scope == "prefill" else 'root ::= "me\\": 1}"'
+    engine = tongue.engine(seed=len(healing))
+    for give_back in (None, 1, 2):
+        request = CompletionRequest(
+            '{"na',
+            max_tokens=20,
+            healing=healing,
+            give_back=give_back,
+            grammar=gbnf_text,
+            grammar_scope=scope,
+        )
+        text, result = whole(toy_generation(request, engine), engine)
+        assert json.loads('{"na' + text) == {"name": 1} and result.finish == "eos"
+        assert result.healing.level in ("none", healing)
+
+
+def test_a_prefill_that_no_schema_describes_is_refused(tongue: Tongue) -> None:
+    schema = {"type": "object", "properties": {"name": {"const": 1}}, "required": ["name"]}
+    request = CompletionRequest(
+        '{"xa', grammar=schema_grammar(schema), grammar_scope="prefill", max_tokens=9
+    )
+    with pytest.raises(InvalidRequest, match="grammar_scope"):
+        toy_generation(request, tongue.engine(seed=0)).tree(0)
 
 
 def test_a_long_token_with_too_many_readings_is_given_up(tongue: Tongue) -> None:

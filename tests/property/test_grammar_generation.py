@@ -26,7 +26,7 @@ from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.engine.scripted_grammar import TextsGrammar
 from suture.server.errors import InvalidRequest
-from suture.server.request import CompletionRequest, SamplingParams
+from suture.server.request import CompletionRequest, GrammarScope, Healing, SamplingParams
 
 VOCABULARY = toy_vocabulary()
 PLAIN = CompletionRequest("def ", max_tokens=40)
@@ -222,6 +222,85 @@ def test_c4_dropped_healing_says_what_is_pending_without_a_dummy_space() -> None
     assert said == b"sel()"
 
 
+def test_c4_a_grammar_may_cover_what_stands_before_the_cursor() -> None:
+    model = speaking_model(VOCABULARY, b'{"name": 1}')
+    for healing in ("exact", "recursive", "off"):
+        request = CompletionRequest('{"na', max_tokens=20, grammar=grammar_of('{"name": 1}'))
+        prefilled = replace(request, grammar_scope="prefill", healing=healing)
+        text, result = whole(*generation_of(prefilled, model))
+        assert (text, result.finish) == ('me": 1}', "eos")
+        rest = replace(prefilled, grammar_scope="output", grammar=grammar_of('me": 1}'))
+        assert text_of(rest, model) == 'me": 1}'
+
+
+@pytest.mark.parametrize("scope", ["output", "prefill"])
+def test_c4_where_no_cover_goes_on_as_the_grammar_does_healing_is_dropped(
+    scope: GrammarScope,
+) -> None:
+    """Whatever may come behind the exact end belongs to the last token there, and is banned."""
+    pieces = [b"na", b"name", b"am"]
+    vocabulary = byte_vocabulary_with(pieces)
+    ids = {piece: 256 + n for n, piece in enumerate(pieces)}
+
+    def encode(text_bytes: bytes) -> list[int]:
+        token_ids: list[int] = []
+        while text_bytes:
+            n = vocabulary.longest_prefix(text_bytes)
+            token_ids.append(vocabulary.ids_of(text_bytes[:n])[0])
+            text_bytes = text_bytes[n:]
+        return token_ids
+
+    engine = ScriptedEngine(vocabulary, encode, random_model(vocabulary.n_vocab))
+    # Of `name` as a token nothing is left, and `na` is no token that the model may say again.
+    banned = (ids[b"name"], ids[b"na"], ord("n"))
+    request = CompletionRequest(
+        '{"na',
+        give_back=1,
+        max_tokens=9,
+        grammar=grammar_of('{"name"}' if scope == "prefill" else 'me"}'),
+        grammar_scope=scope,
+        sampling=SamplingParams(logit_bias=tuple((i, -np.inf) for i in banned)),
+    )
+    text, result = whole(toy_generation(request, engine), engine)
+    assert (text, result.healing.level, result.healing.tv_bound) == ('me"}', "none", 1.0)
+    assert result.healing.pending == b"na"
+
+
+def test_c4_a_cover_that_a_grammar_cannot_go_on_behind_is_none() -> None:
+    """An exact end is likely, and all that may follow it there is what the tokenizer would join."""
+    model = speaking_model(VOCABULARY, b"const userNa = x")
+    for temperature in (0.0, 1.0):
+        request = CompletionRequest(
+            "const userNa",
+            max_tokens=9,
+            grammar=grammar_of("me()"),
+            sampling=SamplingParams(temperature=temperature, seed=1),
+            grammar_scope="output",
+        )
+        text, result = whole(*generation_of(request, model))
+        assert text == "me()" and result.healing.level == "exact"
+
+
+@pytest.mark.parametrize("prefix", ['{"na', '{"nm', "x"])
+def test_a_prefill_that_does_not_begin_what_the_grammar_describes_is_refused(prefix: str) -> None:
+    request = CompletionRequest(prefix, grammar=grammar_of("[1]"), grammar_scope="prefill")
+    generation, engine = generation_of(request, random_model(VOCABULARY.n_vocab))
+    with pytest.raises(InvalidRequest, match="does not begin anything") as caught:
+        generation.tree(0)
+    assert caught.value.field == "grammar_scope"
+    scheduler = Scheduler(lambda: engine)
+    scheduler.start()
+    scheduler.wait_ready()
+    for told in (queue.Queue[object](), queue.Queue[object]()):
+        scheduler.submit(Job(toy_generation(request, engine), told.put))
+        with pytest.raises(InvalidRequest, match="grammar_scope"):
+            collect(told)
+    free: queue.Queue[object] = queue.Queue()
+    scheduler.submit(Job(toy_generation(PLAIN, engine), free.put))
+    assert collect(free)[1].finish
+    scheduler.close()
+
+
 def test_v1_no_sampler_makes_a_grammar_ask_for_ever() -> None:
     model = random_model(VOCABULARY.n_vocab)
     repeated = replace(PLAIN, prefix="a b c a b c a b c", healing="off", grammar=grammar_of("xyz"))
@@ -247,9 +326,10 @@ def test_v1_nothing_is_drawn_where_everything_is_banned() -> None:
     bans = tuple((i, -np.inf) for i in range(VOCABULARY.n_vocab))
     for temperature in (0.0, 1.0):
         params = SamplingParams(temperature=temperature, logit_bias=bans)
-        request = replace(PLAIN, healing="off", sampling=params)
-        text, result = whole(*generation_of(request, random_model(VOCABULARY.n_vocab)))
-        assert (text, result.finish) == ("", "eos")
+        for healing in ("off", "recursive", "exact"):
+            request = CompletionRequest("const us", healing=healing, sampling=params)
+            text, result = whole(*generation_of(request, random_model(VOCABULARY.n_vocab)))
+            assert (text, result.finish) == ("", "eos")
 
 
 WORDS = ["user", "userName", "Name", " x", " = ", "()", "return", "\n", "é", "ret"]
@@ -273,7 +353,7 @@ PARAMS = st.builds(
     TEXTS,
     PARAMS,
     st.sampled_from(["def ", "const us", "return user", ""]),
-    st.sampled_from(["off", "recursive"]),
+    st.sampled_from(["off", "recursive", "exact"]),
     st.integers(0, 4),
     st.booleans(),
     st.integers(0, 99),
@@ -282,14 +362,14 @@ def test_any_request_says_the_beginning_of_a_text(
     texts: list[str],
     params: SamplingParams,
     prefix: str,
-    healing: str,
+    healing: Healing,
     min_tokens: int,
     ignore_eos: bool,
     seed: int,
 ) -> None:
     request = CompletionRequest(
         prefix,
-        healing="off" if healing == "off" else "recursive",
+        healing=healing,
         sampling=params,
         min_tokens=min_tokens,
         ignore_eos=ignore_eos,
