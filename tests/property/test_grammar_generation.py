@@ -165,6 +165,28 @@ def test_c4_a_token_that_says_just_what_is_pending_comes_where_all_others_are_fo
     assert (text, result.healing.level, result.healing.nodes) == ("7", "recursive", 1)
 
 
+def test_c4_an_exact_end_comes_where_a_grammar_refuses_all_that_is_likelier() -> None:
+    pieces = [b" " + bytes([a, b]) for a in range(65, 91) for b in range(65, 91)]
+    vocabulary = byte_vocabulary_with(pieces)
+
+    def insists(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(vocabulary.n_vocab, np.float32)
+        row[256:] = 20.0
+        return row
+
+    engine = ScriptedEngine(vocabulary, lambda piece: list(piece), insists)
+    for temperature in (0.0, 1.0):
+        request = CompletionRequest(
+            "x ",
+            give_back=1,
+            max_tokens=9,
+            grammar=grammar_of("7"),
+            sampling=SamplingParams(temperature=temperature),
+        )
+        text, result = whole(toy_generation(request, engine), engine)
+        assert (text, result.healing.level) == ("7", "exact")
+
+
 def test_c4_no_healed_token_ends_inside_a_character() -> None:
     """What is said of it alone would be a replacement character, which nothing goes on from."""
     vocabulary = byte_vocabulary_with([b"user\xc3"])
