@@ -31,6 +31,8 @@ ROOT = -1
 # So many crossing tokens of a node are asked whether one of them is canonical there.
 _MAX_ASKED = 256
 _NEVER = 1 << 20
+# A stable cut gives back 48 bytes, or as many as the longest token has that may cover them.
+MAX_PENDING = 128
 
 
 class LeftOut(NamedTuple):
@@ -107,8 +109,11 @@ def cover_tree(
 
     All segmentations where `pairs` is None, or where no canonical token path spells the bytes, as
     behind kept tokens that are not canonical themselves. There are more than `max_nodes` nodes
-    only where the exact end needs them. Raises `HealingError` if no tokens spell the bytes.
+    only where the exact end needs them. Raises `HealingError` if no tokens spell the bytes,
+    or there are more than `MAX_PENDING` of them.
     """
+    if len(pending) > MAX_PENDING:
+        raise HealingError(f"a tree of covers is for {MAX_PENDING} bytes, not {len(pending)}")
     growth = _Growth(pending, tuple(left_ids), vocabulary, pairs, max_nodes)
     if growth.is_barren and pairs is not None:
         growth = _Growth(pending, tuple(left_ids), vocabulary, None, max_nodes)

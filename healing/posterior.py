@@ -116,7 +116,7 @@ class Posterior:
         max_unasked: float = _MAX_UNASKED,
     ) -> None:
         self.tree = tree
-        self._rows = rows
+        self.rows = rows
         self._vocabulary = vocabulary
         self._pairs = pairs if tree.is_filtered else None
         self._end_ids = frozenset(end_ids).difference(banned_ids)
@@ -147,15 +147,15 @@ class Posterior:
         # Small ranges first: what is found there says what the wide ones may leave out.
         at = sorted(zip(self.tree.wants, self.tree.crossing, strict=True), key=_width)
         for node, ranks in at:
-            if not ranks or node not in self._rows or not self._has_prior(node):
+            if not ranks or node not in self.rows or not self._has_prior(node):
                 continue
             ids = self._crossing_ids(node, ranks, log_found)
             self._crossing.append(_Crossing(node, n_candidates, ids))
-            parts.append(self._rows[node].take(ids).astype(np.float64) + self._prior(node))
+            parts.append(self.rows[node].take(ids).astype(np.float64) + self._prior(node))
             log_found = max(log_found, float(parts[-1].max(initial=-math.inf)))
             n_candidates += len(ids)
         self._starts = [crossing.start for crossing in self._crossing]
-        self._n_crossing = n_candidates
+        self.n_crossing = n_candidates
         self._ends = [node for node in self.tree.exact_ends if self._has_prior(node)]
         at_ends = [self._log_exact_end(node, log_found) for node in self._ends]
         parts.append(np.array(at_ends, np.float64))
@@ -169,7 +169,7 @@ class Posterior:
         gathered = self._vocabulary.sorted_ids[ranks.start : ranks.stop]
         if len(ranks) <= self._max_gathered:
             return gathered
-        row, prior = self._rows[node], self._prior(node)
+        row, prior = self.rows[node], self._prior(node)
         likely = np.flatnonzero(row >= self._threshold)
         at = self._vocabulary.rank.take(likely)
         is_there = (at >= ranks.start) & (at < ranks.stop)
@@ -186,7 +186,7 @@ class Posterior:
 
     def _log_exact_end(self, node: int, log_found: float) -> float:
         prior = self._prior(node)
-        if node not in self._rows:
+        if node not in self.rows:
             self._log_unasked.append(prior)
             return prior
         # What is light beside another candidate need not be known as well.
@@ -212,14 +212,14 @@ class Posterior:
 
     def _share_with_text(self, node: int) -> float:
         """The mass of all tokens but those that neither add to a text nor end it."""
-        probs = np.exp(self._rows[node], dtype=np.float64)
+        probs = np.exp(self.rows[node], dtype=np.float64)
         silent_ids = (i for i in self._vocabulary.silent_ids if i not in self._end_ids)
         probs[[*silent_ids, *self._banned_ids]] = 0.0
         return float(probs.sum())
 
     def likeliest(self, node: int) -> Iterator[tuple[int, float]]:
         """The possible tokens of a node's row with their log probabilities, best first."""
-        row = self._rows[node]
+        row = self.rows[node]
         is_later = None
         for lowest in _STAGES:
             is_here = row > lowest
@@ -245,8 +245,8 @@ class Posterior:
         return Cover(node, token_id, b"" if token_id is None else self._overhang(node, token_id))
 
     def _at(self, index: int) -> tuple[int, int | None]:
-        if index >= self._n_crossing:
-            return self._ends[index - self._n_crossing], None
+        if index >= self.n_crossing:
+            return self._ends[index - self.n_crossing], None
         crossing = self._crossing[bisect_right(self._starts, index) - 1]
         return crossing.node, crossing.ids[index - crossing.start].item()
 
@@ -313,20 +313,29 @@ class Posterior:
         0 where nothing was left out. Else the best candidates are asked, and those not asked are
         taken for refused.
         """
+        kept, left_out, unasked = self._masses()
+        # By how much the kept weights are too high and by how much others are missing do not add
+        # up: the larger one of the two is the distance.
+        too_high = (unasked / kept if kept else 1.0) if unasked else 0.0
+        return min(1.0, max(too_high, self._missing(kept, left_out, unasked)))
+
+    @property
+    def draw_bound(self) -> float:
+        """The same for who asks about each follower of an exact end before it is taken."""
+        return min(1.0, self._missing(*self._masses()))
+
+    def _missing(self, kept: float, left_out: float, unasked: float) -> float:
+        return left_out / (max(0.0, kept - unasked) + left_out) if left_out else 0.0
+
+    def _masses(self) -> tuple[float, float, float]:
+        """What is kept, what was left out, and what of the kept was not asked, on one scale."""
         log_left_out, log_unasked = map(_log_sum, (self._log_left_out, self._log_unasked))
         if log_left_out == log_unasked == -math.inf:
-            return 0.0
-        log_kept = self._log_certain()
-        scale = max(log_kept, log_left_out, log_unasked)
-        kept, left_out, unasked = (
-            math.exp(log_mass - scale) for log_mass in (log_kept, log_left_out, log_unasked)
-        )
-        # `unasked` is part of `kept`. By how much the kept weights are too high and by how much
-        # others are missing do not add up: the larger one of the two is the distance.
-        certain = max(0.0, kept - unasked)
-        too_high = unasked / kept if kept else 1.0
-        missing = left_out / (certain + left_out) if left_out else 0.0
-        return min(1.0, max(too_high, missing))
+            return 1.0, 0.0, 0.0
+        log_masses = (self._log_certain(), log_left_out, log_unasked)
+        scale = max(log_masses)
+        kept, left_out, unasked = (math.exp(log_mass - scale) for log_mass in log_masses)
+        return kept, left_out, unasked
 
     def _log_certain(self) -> float:
         """The weight of covers known to be canonical, once the best were asked: of most of all."""
@@ -334,8 +343,8 @@ class Posterior:
         if highest == -math.inf:
             return -math.inf
         weights = np.exp(self.log_weights - highest)
-        total, certain = float(weights.sum()), float(weights[self._n_crossing :].sum())
-        for n_asked, index in enumerate(_descending(weights[: self._n_crossing])):
+        total, certain = float(weights.sum()), float(weights[self.n_crossing :].sum())
+        for n_asked, index in enumerate(_descending(weights[: self.n_crossing])):
             if n_asked == self._max_asked or certain >= _MOST * total:
                 break
             if self.is_canonical(index):
@@ -457,7 +466,7 @@ class _Members:
         self._followers = {
             node: self._canonical_followers(node)
             for node in posterior._ends
-            if node in posterior._rows
+            if node in posterior.rows
         }
         # By exact end: the best canonical next token, its overhang and the log weight of both.
         self._best = {node: next(ids, None) for node, ids in self._followers.items()}
@@ -472,7 +481,7 @@ class _Members:
         In the order of the covers' own weights, so an overhang may come several times.
         """
         posterior = self._posterior
-        log_weights = posterior.log_weights[: posterior._n_crossing]
+        log_weights = posterior.log_weights[: posterior.n_crossing]
         for index in _descending(log_weights):
             log_weight = float(log_weights[index])
             if log_weight == -math.inf:
@@ -506,7 +515,7 @@ class _Members:
             for token_id in posterior._vocabulary.ids_of(tail + overhang):
                 if posterior._vocabulary.rank[token_id] < 0:
                     continue
-                log_weight = posterior._prior(node) + float(posterior._rows[node][token_id])
+                log_weight = posterior._prior(node) + float(posterior.rows[node][token_id])
                 if log_weight > -math.inf and posterior._extends(node, token_id):
                     yield log_weight, Cover(node, token_id, overhang), None
 

@@ -129,7 +129,8 @@ class CompletionRequest:
 class HealingReport:
     """What happened at the boundary; `pending` is the given-back bytes.
 
-    `logprob` is that of the tokens which say them again, in nats. `log_evidence` is, of exact
+    `logprob` is that of the tokens which say them again, in nats, after biases and penalties if
+    healing is exact and before them if it is recursive. `log_evidence` is, of exact
     healing, that of the bytes: what was drawn past the cursor has the difference of the two.
     """
 

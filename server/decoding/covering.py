@@ -23,6 +23,8 @@ from suture.server.decoding.sampling import Sampler
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
 
+Path = tuple[int, ...]
+
 # Of 152k float32 logits each.
 _MAX_ROWS = 24
 # What a grammar refuses is drawn again.
@@ -30,21 +32,25 @@ _MAX_DRAWS = 64
 
 
 class NodeRows:
-    """The rows of the last trees' nodes, by prompt and path; the oldest are forgotten."""
+    """The rows of the last trees' nodes below the root, by prompt and path; the oldest go first."""
 
     def __init__(self, max_rows: int = _MAX_ROWS) -> None:
         self._max_rows = max_rows
-        self._rows: collections.OrderedDict[tuple[tuple[int, ...], tuple[int, ...]], Logits] = (
+        self._rows: collections.OrderedDict[tuple[int, ...], dict[Path, Logits]] = (
             collections.OrderedDict()
         )
 
-    def find(self, prompt_ids: tuple[int, ...], path: tuple[int, ...]) -> Logits | None:
-        return self._rows.get((prompt_ids, path))
+    def of(self, prompt_ids: tuple[int, ...]) -> Mapping[Path, Logits]:
+        """Those of one prompt, by the tokens that lead to their nodes."""
+        return self._rows.get(prompt_ids, {})
 
-    def keep(self, prompt_ids: tuple[int, ...], path: tuple[int, ...], row: Logits) -> None:
-        self._rows[prompt_ids, path] = row
-        self._rows.move_to_end((prompt_ids, path))
-        while len(self._rows) > self._max_rows:
+    def keep(self, prompt_ids: tuple[int, ...], rows: Mapping[Path, Logits]) -> None:
+        """Remember the rows of a prompt's last tree; of the trees before it, as many as may be."""
+        before = self._rows.pop(prompt_ids, {})
+        older = {path: row for path, row in before.items() if path not in rows}
+        n_older = max(self._max_rows - len(rows), 0)
+        self._rows[prompt_ids] = {**dict([*older.items()][-n_older:] if n_older else ()), **rows}
+        while len(self._rows) > 1 and sum(map(len, self._rows.values())) > self._max_rows:
             self._rows.popitem(last=False)
 
 
@@ -122,7 +128,7 @@ class Covering:
     @property
     def tv_bound(self) -> float:
         """How far the draws' distribution may be from the exact one, before a grammar's say."""
-        return 1.0 if self._posterior is None else self._posterior.tv_bound
+        return 1.0 if self._posterior is None else self._posterior.draw_bound
 
     @property
     def log_evidence(self) -> float:
@@ -136,11 +142,11 @@ class Covering:
     def tree(self, tokens: Sequence[int]) -> TokenTree:
         """The prompt's last tokens, and on them what is not known yet of the covers."""
         covers = self._covers_here()
-        prompt_ids = self._plan.kept_ids
         # The prompt's last token is evaluated anyway. Its row is asked for even if it is known, so
         # that no node of the covers is taken for a part of the prompt.
+        remembered = self._known.of(self._plan.kept_ids)
         nodes = [node for node in covers.wants if node != ROOT]
-        known = {node: self._known.find(prompt_ids, covers.path(node)) for node in nodes}
+        known = {node: remembered.get(covers.path(node)) for node in nodes}
         self._rows = {node: row for node, row in known.items() if row is not None}
         self._wanted = [ROOT, *(node for node, row in known.items() if row is None)]
         needed = {at for node in self._wanted for at in _way_to(node, covers)}
@@ -182,9 +188,9 @@ class Covering:
         self._posterior = posterior
         if self._observe is not None:
             self._observe(posterior)
-        for cover, next_id in islice(_in_order(posterior, sampler), _MAX_DRAWS):
-            follower = None if self.is_clean else next_id
-            yield self._drawn(cover, follower, posterior, scored)
+        order = iter(()) if self.is_clean else _in_order(posterior, sampler)
+        for cover, next_id in islice(order, _MAX_DRAWS):
+            yield self._drawn(cover, next_id, posterior, scored)
         for node in covers.exact_ends:
             if posterior.log_priors.get(node, -np.inf) > -np.inf:
                 yield self._drawn(Cover(node, None, b""), None, posterior, scored)
@@ -216,12 +222,12 @@ class Covering:
         return Drawn(node, path, token_id, cover.overhang, logprob)
 
     def _remember(self, rows: Logits) -> None:
-        covers, prompt_ids = self._covers_here(), self._plan.kept_ids
+        covers = self._covers_here()
         for node, row in zip(self._wanted, rows, strict=True):
             # The engine's next evaluation overwrites its own.
             self._rows[node] = row.copy()
-        for node, row in self._rows.items():
-            self._known.keep(prompt_ids, covers.path(node), row)
+        below = {covers.path(node): row for node, row in self._rows.items() if node != ROOT}
+        self._known.keep(self._plan.kept_ids, below)
 
     def _covers_here(self) -> CoverTree:
         if self._covers is None:
@@ -245,15 +251,31 @@ def _scored(row: Logits) -> Row:
 
 
 def _in_order(posterior: Posterior, sampler: Sampler) -> Iterator[tuple[Cover, int | None]]:
-    """Covers as they are drawn one after the other, and at exact ends what greedy has next."""
+    """Covers as they are drawn one after the other, exact ends with the token behind them.
+
+    An exact end is drawn with each of its followers apart: who refuses one refuses no other.
+    """
     if sampler.is_greedy:
         for group in posterior.best_groups():
             yield group.cover, group.next_id
         return
     posterior.ask_best(_MAX_DRAWS)
-    weights = posterior.log_weights.astype(np.float32)
+    parts = [posterior.log_weights[: posterior.n_crossing]]
+    ends = [posterior.cover(index) for index in range(posterior.n_crossing, len(posterior))]
+    ends = [end for end in ends if end.node in posterior.rows]
+    for end in ends:
+        parts.append(posterior.rows[end.node].astype(np.float64) + posterior.log_priors[end.node])
+        for token_id, _ in islice(posterior.likeliest(end.node), _MAX_DRAWS):
+            if not posterior.may_follow(end.node, token_id):
+                parts[-1][token_id] = -np.inf
+    weights = np.concatenate(parts).astype(np.float32)
     while np.isfinite(weights.max()):
         index = sampler.pick_index(weights)
         weights[index] = -np.inf
-        if posterior.is_canonical(index):
-            yield posterior.cover(index), None
+        if index < posterior.n_crossing:
+            if posterior.is_canonical(index):
+                yield posterior.cover(index), None
+            continue
+        at, token_id = divmod(index - posterior.n_crossing, len(posterior.rows[ROOT]))
+        if posterior.may_follow(ends[at].node, token_id):
+            yield ends[at], token_id

@@ -161,7 +161,7 @@ class Generation:
             try:
                 tree = self._covering.tree(tokens)
             except HealingError:
-                self._covering = None  # too long for a tree of covers, so healed token by token
+                self._covering = None  # too many bytes for a tree, so healed token by token
             else:
                 self.n_covers = self._covering.n_evaluated
                 return tree

@@ -10,7 +10,9 @@ An answer rejoins the suffix with whole lines of it, or with what of the cursor'
 cursor, up to its end: left out or not, the file is the same up to there. They have some letters
 among them, or end the answer. Blank lines before them count for nothing. A word is enough where the
 cursor is inside it and the answer begins with its rest, or with another beginning and the same
-rest (`get‸Name()`: `UserName(`); and at the answer's end, where it would be glued to itself.
+rest (`get‸Name()`: `UserName(`); where the answer begins with a longer word that ends so and has
+the same behind it (`Not ‸qual"`: `Equal"`); and at the answer's end, where it would be glued to
+itself.
 
 J1  What is released and what is left out are together the text; without a rejoin it is untouched.
 J2  How the text comes apart changes nothing.
@@ -178,13 +180,19 @@ class Rejoin:
         return (blank.end(), self._watched) if blank else (start, self._here)
 
     def _has_word_again(self, start: int) -> bool:
-        """Whether the answer's first word ends at `start` as the word does that the cursor is in.
+        """Whether the answer's first word ends at `start` as the word does that the cursor is at.
 
-        One letter may well be what the model means to write before it.
+        One letter may well be what the model means to write before it. In front of a word, not
+        inside it, what stands behind both has to be the same (`Not ‸qual"`: `Equal"`).
         """
-        if not self._is_in_word or (start > 0 and len(self._word) < 2):
+        n_word = len(self._word)
+        if not self._word or (start > 0 and n_word < 2):
             return False
-        end = start + len(self._word)
+        end = start + n_word
+        if not self._is_in_word:
+            behind = self._watched.text[n_word : n_word + 1]
+            if start == 0 or n_word < 3 or self._text[end : end + 1] != behind:
+                return False
         is_whole = end < len(self._text) and not _is_word(self._text[end])
         is_first = _word(self._text[:start]) == self._text[:start]
         return is_whole and is_first and self._text.startswith(self._word, start)

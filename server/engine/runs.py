@@ -23,7 +23,7 @@ from suture.server.engine.job import Job, failure
 from suture.server.engine.kv import KvCache, common_length
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
-from suture.server.errors import EngineError, SutureError, Unavailable
+from suture.server.errors import EngineError, RequestError, SutureError, Unavailable
 from suture.server.request import CompletionChunk
 
 PREFILL_CHUNK = 64  # an abort then takes effect within some 10 ms; larger ones are hardly faster
@@ -165,12 +165,9 @@ class Runs:
         drawing = [run for run in runs if run.n_left <= PREFILL_SLICE]
         reading = [run for run in runs if run.n_left > PREFILL_SLICE]
         batch: list[tuple[_Run, TokenTree]] = []
-        n_tokens = n_rows = 0
         for run in drawing:
             chunk = run.chunk(PREFILL_SLICE)
-            n_tokens += len(chunk)
-            n_rows += len(chunk.wants)
-            if n_tokens > self._engine.n_batch or n_rows > self._engine.n_rows:
+            if batch and not self._fits(chunk, batch):
                 break
             batch.append((run, chunk))
         if reading:
@@ -181,10 +178,14 @@ class Runs:
         return batch
 
     def _fits(self, chunk: TokenTree, batch: list[tuple[_Run, TokenTree]]) -> bool:
-        """Whether the engine takes a chunk beside others: one with covers has many rows."""
+        """Whether the engine takes a chunk beside others: one with covers has many rows, and each
+        of its leaves is a sequence while it is evaluated."""
         chunks = [chunk, *(other for _, other in batch)]
         n_tokens, n_rows = sum(map(len, chunks)), sum(len(other.wants) for other in chunks)
-        return n_tokens <= self._engine.n_batch and n_rows <= self._engine.n_rows
+        n_leaves = sum(len(other.leaves()) for other in chunks if not other.is_chain)
+        n_free = self._engine.n_sequences - self._kv.n_running - self._kv.n_idle
+        has_rows = n_tokens <= self._engine.n_batch and n_rows <= self._engine.n_rows
+        return has_rows and n_leaves <= n_free
 
     def _next_to_read(self, reading: list[_Run]) -> _Run:
         """Prompts take turns: the one after the one that was read last."""
@@ -293,6 +294,7 @@ class Runs:
             run.counters.cover_tokens += 0 if run.n_left else generation.n_covers
         if run.n_left or run.job.end_early is not None:
             # Covers and drafts have not been looked at.
+            run.n_done = n_before + chunk.trunk_length() + 1
             self._engine.commit(run.sequence, chunk.trunk_length())
             return
         try:
@@ -345,7 +347,8 @@ class Runs:
         run.job.tell(replace(chunk, result=result))
 
     def _fail(self, run: _Run, error: SutureError) -> None:
-        run.counters.failed(run.n_read)
+        if not isinstance(error, RequestError):
+            run.counters.failed(run.n_read)
         run.job.generation.close()
         self._runs.remove(run)
         run.job.tell(error)

@@ -215,6 +215,31 @@ def masses_of(
     return reference.cover_masses(pending, VOCABULARY, may_begin, log_prob, end_ids)
 
 
+def with_followers(
+    masses: dict[Path, float],
+    prompt_ids: Path,
+    pending: bytes,
+    model: Model,
+    end_ids: Collection[int],
+) -> dict[Path, float]:
+    """The same, an exact end parted by what follows it."""
+    parted: dict[Path, float] = {}
+    pairs = CanonicalPairs(VOCABULARY, toy_encode)
+    for path, mass in masses.items():
+        if b"".join(map(VOCABULARY.bytes_of, path)) != pending:
+            parted[path] = mass
+            continue
+        probs = np.exp(log_softmax_row(model([*prompt_ids, *path])).astype(np.float64))
+        followers = [
+            i
+            for i in range(VOCABULARY.n_vocab)
+            if i in end_ids or (i not in VOCABULARY.silent_ids and pairs.extends(path, i))
+        ]
+        total = sum(float(probs[i]) for i in followers)
+        parted.update({(*path, i): mass * float(probs[i]) / total for i in followers})
+    return parted
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -237,9 +262,8 @@ def test_c1_covers_are_drawn_as_often_as_enumeration_says(params: SamplingParams
         sampled = replace(request, sampling=replace(params, seed=seed))
         generation = generation_with(coverings, sampled, engine)
         plan = generation.plan
-        masses = masses or masses_of(
-            plan.kept_ids, plan.pending, model, VOCABULARY.eog_ids | plan.stop_ids
-        )
+        known = plan.kept_ids, plan.pending, model, VOCABULARY.eog_ids | plan.stop_ids
+        masses = masses or with_followers(masses_of(*known), *known)
         ids = tuple(i for chunk in chunks_of(generation, engine) for i in chunk.token_ids)
         [path] = [path for path in masses if ids[: len(path)] == path]
         drawn[path] += 1
@@ -463,3 +487,50 @@ def test_x1_a_job_that_is_cancelled_under_its_covers_keeps_its_prompt_and_no_mor
         held = [list(engine.tokens(sequence)) for sequence in list(engine._tokens)]
     assert (text, result.finish, result.healing.level) == ("", "cancelled", "none")
     assert held == [list(generation.prompt_ids)]
+
+
+def after_user(behind: dict[str, float]) -> Model:
+    """` user` and ` userName` are as likely as each other; ` user` goes on as `behind` says."""
+    row_of: dict[bool, Logits] = {}
+    for is_behind in (True, False):
+        row = np.full(VOCABULARY.n_vocab, -30.0, np.float32)
+        if is_behind:
+            for text, log_prob in behind.items():
+                row[toy_encode(text.encode())[0]] = log_prob
+        else:
+            row[[toy_encode(b" user")[0], toy_encode(b" userName")[0]]] = 0.0
+        row_of[is_behind] = row
+    user = toy_encode(b" user")[0]
+    return lambda tokens: row_of[bool(tokens) and tokens[-1] == user].copy()
+
+
+def test_c4_a_grammar_leaves_the_shares_of_what_it_permits() -> None:
+    """What follows an exact end is drawn with it: where it is refused, the other covers gain."""
+    model = after_user({"Z": 0.0, "Q": -5.0})
+    grammar = 'root ::= "Name" | "Q"'
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    coverings = coverings_of(engine)
+    n_refused = 0
+    for seed in range(100):
+        params = SamplingParams(temperature=1.0, seed=seed)
+        request = CompletionRequest(
+            "const user", max_tokens=1, give_back=1, grammar=grammar, sampling=params
+        )
+        generation = generation_with(coverings, request, engine)
+        text = "".join(chunk.text for chunk in chunks_of(generation, engine))
+        assert text in ("Name", "Q")
+        n_refused += text == "Q"
+    # 0.7 % of the draws, in expectation.
+    assert n_refused <= 5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-5, 0.05])
+def test_c3_a_low_temperature_tends_to_greedy(temperature: float) -> None:
+    model = after_user({letter: 0.0 for letter in "BCDGHIJKLOPQRSTVWXYZ"})
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model)
+    coverings = coverings_of(engine)
+    for seed in range(10):
+        params = SamplingParams(temperature=temperature, seed=seed)
+        request = CompletionRequest("const user", max_tokens=1, give_back=1, sampling=params)
+        generation = generation_with(coverings, request, engine)
+        assert "".join(chunk.text for chunk in chunks_of(generation, engine)) == "Name"

@@ -37,6 +37,9 @@ REPEATED = [
     ("x = ", "1\ny = their_last_value\nz", "their_last_value\n", "1\ny = "),
     ("Not ", "unqualified for this\n", "qualified for this\n", "un"),
     ("x = ", "myvalue", "value\n", "my"),
+    ("value = ", "myvalue\nx", "value\n", "my"),
+    ('print("Not ', 'Equal")\n\nif a != b', 'qual")\n', "E"),  # llama.vscode#13
+    ("# Equal: a == b\n# Not ", "Equal: a != b\n# Greater: a", "qual: a != b\nx = 1\n", "E"),
     ("w * ", "h\n\nprint(area)\nmore", "\n\n\nprint(area)\n", "h"),
     ("w * ", "h\n\n\n\nprint(area)\nmore", "\nprint(area)\n", "h"),
     ("x\n\n", "def f():\n    pass\n", "\ndef f():\n    return 1\n", ""),
@@ -62,7 +65,7 @@ KEPT = [
     ("", "self.y = 2\n", "self.x = 1\n"),
     ("f(", "self.b, ", "self.a)\n"),
     ("f(", "a=1, ", "a, b)\n"),
-    ("value = ", "myvalue\nx", "value\n"),
+    ("value = ", "myvalue + x", "value\n"),
     ("x = ", "1\ny = value\nz", "value\n"),
     ("ret", "ned = 1", "rn x\n"),
     ("x = a[", "0]\ny = b[", "0]\n"),

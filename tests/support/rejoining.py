@@ -69,6 +69,9 @@ class Hole:
         patterns = []
         if is_in_word and not re.search(r"\W", before) and (not before or len(word) > 1):
             patterns.append(re.compile(re.escape(word) + r"(?=\W)"))
+        if len(word) > 2 and re.fullmatch(r"\w+", before) and not is_in_word:
+            behind = self.suffix[len(word) : len(word) + 1]
+            patterns.append(re.compile(re.escape(word + behind) if behind else r"(?!)"))
         if before and not line_before.strip(" \t"):
             lines_before = before.split("\n")
             may_begin = len(lines_before) > 1 and lines_before[-1] == line_before
