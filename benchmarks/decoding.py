@@ -1,6 +1,6 @@
 """Plain decoding, ours beside llama-server: tokens a second of one stream, and of eight at once.
 
-    python benchmarks/decoding.py --llama-server PATH [--n N] [--rounds N]        7 minutes
+    python benchmarks/decoding.py --llama-server PATH [--n N] [--rounds N]       14 minutes
 
 HumanEval's function headers are gone on from, 64 tokens each, greedily and past the text's end.
 Drafts are taken out of our server, so that both do the same work: an evaluation a token (the
@@ -10,8 +10,8 @@ The lines `full` are measured after 20 other prompts, which both servers keep as
 what others left in the cache slows a step. Speeds count tokens after the first. `By the server` is
 what it says its generation took; `at the client` is from the first token's arrival to the last's,
 and of eight streams what came while all had begun and none had ended, as how servers read eight
-prompts at once is another matter. Read the last column: ours divided by theirs, for one stream by
-the server and at the client.
+prompts at once is another matter. Read the last column: ours divided by theirs, at the client, with
+its standard error over the prompts or rounds, of which each was sent to both, one after the other.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from harness.servers import (
     parser_of,
     suture,
 )
-from harness.tables import print_table, ratio, show_progress
+from harness.tables import print_table, ratio_with_error, show_progress
 from harness.texts import human_eval_headers, source_pieces, spread
 
 N_STREAMS = 8
 OTHER_BYTES = 700
-HEADER_BYTES = range(100, 340)
+HEADER_BYTES = range(60, 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Speed:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, 6, "prompts of one stream")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="of eight streams")
+    parser = parser_of(__doc__, 12, "prompts of one stream")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of eight streams")
     parser.add_argument("--tokens", type=int, default=64, metavar="N", help="of each stream")
     parser.add_argument("--others", type=int, default=20, metavar="N", help="other prompts")
     args = parser.parse_args()
@@ -130,22 +130,17 @@ class Run:
     def _compared(
         self, n_streams: int, cache: str, speeds: dict[str, list[Speed]]
     ) -> list[tuple[object, ...]]:
-        means = {name: _mean(given) for name, given in speeds.items()}
-        ours = means[self._servers[0].name]
-        return [
-            (n_streams, cache, name, mean.n_tokens, mean.n_drafted, *_shown(mean, ours))
-            for name, mean in means.items()
-        ]
+        ours = speeds[self._servers[0].name]
+        return [(n_streams, cache, name, *_shown(given, ours)) for name, given in speeds.items()]
 
 
-def _shown(mean: Speed, ours: Speed) -> tuple[str, str, str]:
+def _shown(speeds: list[Speed], ours: list[Speed]) -> tuple[int, int, str, str, str]:
+    mean = _mean(speeds)
     by_server = "" if mean.by_server is None else f"{mean.by_server:.2f}"
-    ratios = []
-    if mean is not ours:
-        if mean.by_server is not None and ours.by_server is not None:
-            ratios.append(ratio(ours.by_server, mean.by_server))
-        ratios.append(ratio(ours.at_client, mean.at_client))
-    return by_server, f"{mean.at_client:.2f}", ", ".join(ratios)
+    # Seconds a token: their sums are what all the tokens took.
+    pairs = [(1 / b.at_client, 1 / a.at_client) for a, b in zip(ours, speeds, strict=True)]
+    against = "" if speeds is ours else ratio_with_error(pairs)
+    return mean.n_tokens, mean.n_drafted, by_server, f"{mean.at_client:.2f}", against
 
 
 def _lone(server: Server, prompt: str, n_tokens: int) -> Speed:

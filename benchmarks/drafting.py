@@ -25,7 +25,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.servers import (
@@ -41,7 +41,7 @@ from harness.servers import (
     suture,
 )
 from harness.steps import step_costs
-from harness.tables import print_table, ratio, show_progress
+from harness.tables import print_table, ratio_with_error, show_progress
 from harness.texts import Hole, functions, human_eval_holes, spread
 
 from suture.server.engine.tokenizer import LlamaTokenizer
@@ -63,22 +63,28 @@ THEIR_DRAFTS = {
 
 @dataclass(slots=True)
 class Sums:
-    """Of one server's replies to holes of one kind."""
+    """Of one server's replies to holes of one kind. `ms` is each hole's, a token."""
 
     n_steps: int = 0
     n_drafted: int = 0
     predicted_ms: float = 0.0
     n_same: int = 0
+    ms: list[float] = field(default_factory=list)
 
     def add(self, reply: Reply, text: str) -> None:
         self.n_steps += reply.n_steps
         self.n_drafted += reply.n_drafted
         self.predicted_ms += reply.predicted_ms if reply.n_steps else 0.0
         self.n_same += reply.text == text
+        self.ms.append(reply.predicted_ms / reply.n_steps if reply.n_steps else 0.0)
 
     @property
     def speed(self) -> float:
         return self.n_steps / self.predicted_ms * 1e3 if self.predicted_ms else 0.0
+
+    def against(self, other: Sums) -> str:
+        """How many times as fast this is, a hole counting as much as another."""
+        return ratio_with_error(list(zip(other.ms, self.ms, strict=True)))
 
 
 def main() -> None:
@@ -167,8 +173,8 @@ def row_of(kind: str, n_holes: int, name: str, sums: dict[str, Sums]) -> tuple[o
         own.n_steps,
         own.n_drafted,
         f"{own.speed:.1f}",
-        "" if own is plain else ratio(own.speed, plain.speed),
-        "" if theirs in (None, own) else ratio(own.speed, theirs.speed),
+        "" if own is plain else own.against(plain),
+        "" if theirs in (None, own) else own.against(theirs),
         f"{own.n_same} of {n_holes}",
     )
 

@@ -28,5 +28,15 @@ def ratio(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.3f}" if theirs else "-"
 
 
+def ratio_with_error(pairs: Sequence[tuple[float, float]]) -> str:
+    """The ratio of two sums, with its standard error: a jackknife over the pairs they are of."""
+    n, ours, theirs = len(pairs), sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    if n < 2:
+        return ratio(ours, theirs)
+    without = [(ours - pair[0]) / (theirs - pair[1]) for pair in pairs]
+    error = statistics.pstdev(without) * (n - 1) ** 0.5
+    return f"{ratio(ours, theirs)} ± {error:.3f}"
+
+
 def median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else 0.0
