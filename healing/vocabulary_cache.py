@@ -17,10 +17,8 @@ import functools
 import hashlib
 import json
 import mmap
-import os
 import pkgutil
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -33,6 +31,7 @@ import numpy.typing as npt
 from suture.healing.gguf import mapped, parse_header
 from suture.healing.gguf_vocabulary import table_of
 from suture.healing.token_table import TokenTable, drawable_order
+from suture.healing.whole_file import write_whole
 
 _HEAD_BYTES = 1 << 16
 _DIGEST_BYTES = 32
@@ -145,15 +144,4 @@ def _store(entry: Path, table: TokenTable, origin: Mapping[str, object]) -> None
     text += b" " * (-len(text) % _LENGTH.size)
     body = b"".join([_LENGTH.pack(len(text)), text, *(a.tobytes() for a in blobs.values())])
     entry.parent.mkdir(parents=True, exist_ok=True)
-    _write(entry, hashlib.sha256(body).digest() + body)
-
-
-def _write(entry: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=entry.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(content)
-            file.close()
-            os.replace(file.name, entry)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    write_whole(entry, hashlib.sha256(body).digest() + body)

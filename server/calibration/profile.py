@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from suture.healing.whole_file import write_whole
 from suture.server.errors import SetupError
 from suture.server.prompt.families import FimFamily, HoleLayout, LayoutDefaults, TailBoundary
 
@@ -101,18 +101,7 @@ def write_profile(folder: Path, profile: Profile) -> Path:
     path = folder / f"{profile.file}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(path, profile.model_dump_json(indent=1).encode() + b"\n")
+        write_whole(path, profile.model_dump_json(indent=1).encode() + b"\n")
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror}") from None
     return path
-
-
-def _write(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(content)
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
