@@ -167,19 +167,23 @@ class Runs:
         batch: list[tuple[_Run, TokenTree]] = []
         for run in drawing:
             chunk = run.chunk(PREFILL_SLICE)
-            if batch and not self._fits(chunk, batch):
+            if not self._fits(chunk, batch):
                 break
             batch.append((run, chunk))
         if reading:
             run = self._next_to_read(reading)
             chunk = run.chunk(min(PREFILL_SLICE if batch else PREFILL_CHUNK, self._engine.n_batch))
-            if not batch or self._fits(chunk, batch):
+            if self._fits(chunk, batch):
                 batch.append((run, chunk))
         return batch
 
     def _fits(self, chunk: TokenTree, batch: list[tuple[_Run, TokenTree]]) -> bool:
-        """Whether the engine takes a chunk beside others: one with covers has many rows, and each
-        of its leaves is a sequence while it is evaluated."""
+        """Whether the engine takes a chunk beside others; alone it is tried whatever it has.
+
+        One with covers has many rows, and each of its leaves is a sequence while it is evaluated.
+        """
+        if not batch:
+            return True
         chunks = [chunk, *(other for _, other in batch)]
         n_tokens, n_rows = sum(map(len, chunks)), sum(len(other.wants) for other in chunks)
         n_leaves = sum(len(other.leaves()) for other in chunks if not other.is_chain)
