@@ -15,11 +15,11 @@ import asyncio
 import collections
 from dataclasses import dataclass, replace
 
-from suture.server.decoding.closers import OverClosers, are_auto_closed
 from suture.server.engine.job import Job
 from suture.server.errors import SutureError
 from suture.server.prompt.anchors import MAX_LINES
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
+from suture.server.shaping.closers import OverClosers, are_auto_closed
 
 Item = CompletionChunk | SutureError
 

@@ -26,7 +26,6 @@ from suture.server.counters import EncodeCounters, RequestCounters
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
-from suture.server.decoding.line_ends import lf_only
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
 from suture.server.encoding import Encoding, EncodingThread
 from suture.server.engine.job import Job
@@ -57,6 +56,7 @@ from suture.server.request import (
     SamplingParams,
 )
 from suture.server.sessions import Sessions
+from suture.server.shaping.line_ends import lf_only
 from suture.server.timed_text import TimedText
 
 PAUSE_S = 1.0

@@ -13,7 +13,7 @@ Healing = Literal["exact", "recursive", "off"]
 Layout = Literal["auto", "psm", "spm", "anchor"]
 FimBoundary = Literal["auto", "keep", "move"]
 GrammarScope = Literal["output", "prefill"]
-Shape = Literal["auto", "line", "raw"]
+Shape = Literal["auto", "line", "block", "raw"]
 OnIncomplete = Literal["replace", "drop"]
 FinishReason = Literal["stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"]
 HealingLevel = Literal["exact", "exact_seq", "recursive", "canonical", "hygiene", "none"]
@@ -193,7 +193,8 @@ class CompletionResult:
     `edit` is the answer where the text alone is only its beginning: the text ends before closers
     behind the cursor that the answer writes too. None where the text is all.
     `seed` is the one that tokens were drawn with. `reason` is a code of docs/reasons.md where
-    there is no text, or less than asked for.
+    there is no text, or less than asked for. `rules` are the names of docs/shaping.md of what was
+    done to the text.
     """
 
     finish: FinishReason
@@ -207,6 +208,7 @@ class CompletionResult:
     stream: StreamReport = field(default_factory=StreamReport)
     timings: Timings = field(default_factory=Timings)
     edit: Edit | None = None
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

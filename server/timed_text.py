@@ -26,10 +26,6 @@ class TimedText:
         return self._stream.held_max_bytes
 
     @property
-    def text_bytes(self) -> int:
-        return self._stream.text_bytes
-
-    @property
     def stopped(self) -> bool:
         return self._stream.stopped
 

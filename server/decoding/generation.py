@@ -21,12 +21,9 @@ import numpy as np
 
 from suture.healing import Encode, HealingError, TokenHealer, Vocabulary
 from suture.server.decoding.candidates import Logits
-from suture.server.decoding.closers import OverClosers
 from suture.server.decoding.covering import Covering, Coverings, Drawn
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
-from suture.server.decoding.line_ends import LineEnds, lf_only
-from suture.server.decoding.rejoin import Rejoin
 from suture.server.decoding.repetition import Breakers, sequence_breakers
 from suture.server.decoding.sampling import Sampler, log_probability
 from suture.server.decoding.text_stream import TextStream
@@ -45,6 +42,9 @@ from suture.server.request import (
     PromptReport,
     StreamReport,
 )
+from suture.server.shaping.line_ends import lf_only
+from suture.server.shaping.shaper import Shaper
+from suture.server.shaping.surroundings import Surroundings
 
 # Some healed token fits at once, almost always.
 _MAX_HEALED_DRAWS = 64
@@ -102,9 +102,7 @@ class Generation:
         self._n_generated = 0
         self._n_reused = 0
         self._stop_match: str | None = None
-        self._rejoin = _rejoin(request, plan)
-        self._line_ends = LineEnds(plan.windows.line_end)
-        self._over_rest = OverClosers(plan.rest, request.prefix)
+        self._shaper = _shaper(request, plan)
         self._has_sent = False
         self._unsent_text: list[str] = []
         self._unsent_ids: list[int] = []
@@ -264,8 +262,8 @@ class Generation:
             return self._stop_at(token_id)
         self._n_generated += is_new
         self._accept(token_id)
-        if self._rejoin.found:
-            return self.finish("suffix")
+        if self._shaper.is_over:
+            return self.finish("stop")
         if self._detokenizer.stopped:
             return self.finish("stop")
         if self._n_generated >= self._plan.max_tokens:
@@ -278,10 +276,13 @@ class Generation:
         self.close()
         if self._request.detokenize:
             self._release(self._detokenizer.flush())
-            self._insert(self._rejoin.flush())
-        if self._rejoin.found and reason in ("stop", "length", "eos"):
+            if insertion := self._shaper.flush():
+                self._unsent_text.append(insertion)
+        if self._shaper.has_rejoined and reason in ("stop", "length", "eos"):
             reason = "suffix"
-        if self._detokenizer.stopped and reason in ("stop", "length", "eos"):
+        elif self._shaper.is_over and reason in ("stop", "length", "eos"):
+            reason = "stop"
+        elif self._detokenizer.stopped and reason in ("stop", "length", "eos"):
             # The window path may find a stop string only when no more tokens come.
             reason = "eos" if self._has_ended_itself else "stop"
         return self._take_chunk(self._result(reason))
@@ -438,11 +439,7 @@ class Generation:
         return self.finish("stop")
 
     def _release(self, text: str) -> None:
-        self._insert(self._rejoin.feed(text))
-
-    def _insert(self, text: str) -> None:
-        insertion = self._over_rest.feed(self._line_ends.feed(text))
-        if insertion:
+        if insertion := self._shaper.feed(text):
             self._unsent_text.append(insertion)
 
     def _chunk_if_due(self) -> CompletionChunk | None:
@@ -463,7 +460,7 @@ class Generation:
         return CompletionResult(
             finish=finish,
             reason=self._reason(finish),
-            stop_match=None if finish == "suffix" else self._stopped_at,
+            stop_match=None if self._shaper.is_over else self._stopped_at,
             completion_tokens=self._n_generated,
             seed=self._sampler.seed,
             healing=self._healing_report(),
@@ -476,8 +473,16 @@ class Generation:
             ),
             draft=DraftReport(self._n_proposed, self._n_accepted),
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
-            edit=self._over_rest.edit,
+            edit=self._shaper.edit,
+            rules=self._rules,
         )
+
+    @property
+    def _rules(self) -> tuple[str, ...]:
+        """The rules that changed the text, that of the shape "line" included."""
+        ends_line = self._request.shape == "line" and self._detokenizer.stop_match == "\n"
+        is_asked_for = self._asked_for("\n") is not None
+        return (*(("line",) if ends_line and not is_asked_for else ()), *self._shaper.rules)
 
     @property
     def _stopped_at(self) -> str | None:
@@ -501,11 +506,11 @@ class Generation:
             return "BUDGET"  # for the prompt; what was read of it is in the cache
         if finish in _REASONS:
             return _REASONS[finish]
-        if finish == "suffix" and self._rejoin.is_all:
+        if finish == "suffix" and self._shaper.has_only_rejoined:
             return "DUPLICATE_SUFFIX"
         if finish == "length" and self._plan.max_tokens and not self._n_generated:
             return "BUDGET"  # the context is full of the prompt and of given-back bytes
-        says_nothing = self._request.detokenize and not self._detokenizer.text_bytes
+        says_nothing = self._request.detokenize and self._shaper.says_nothing
         return "EMPTY" if says_nothing and self._plan.max_tokens > 0 else None
 
     def _healing_report(self) -> HealingReport:
@@ -536,12 +541,21 @@ def _accept_prefill(grammar: GrammarState, text: str) -> None:
         raise InvalidRequest(message, "grammar_scope")
 
 
-def _rejoin(request: CompletionRequest, plan: PromptPlan) -> Rejoin:
-    """What watches for the text after the cursor, unless more than one completion is asked for."""
+def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
+    """What shapes the text; it leaves nothing out where more than one completion is asked for."""
     wants_more = request.ignore_eos or request.min_tokens > 0 or request.grammar is not None
-    suffix = plan.windows.suffix
-    watched = "" if wants_more or request.shape == "raw" else suffix.text
-    return Rejoin(plan.windows.prefix.text, watched, suffix.truncated)
+    prefix, suffix = plan.windows.prefix, plan.windows.suffix
+    around = Surroundings(
+        prefix.text,
+        suffix.text,
+        prefix.truncated,
+        suffix.truncated,
+        plan.rest,
+        plan.windows.line_end,
+        request.path,
+        request.language,
+    )
+    return Shaper(around, request.prefix, request.shape, leaves_out=not wants_more)
 
 
 def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...]:

@@ -31,9 +31,6 @@ class TextStream(Protocol):
     def held_max_bytes(self) -> int: ...
 
     @property
-    def text_bytes(self) -> int: ...
-
-    @property
     def stopped(self) -> bool: ...
 
     @property

@@ -34,7 +34,6 @@ from suture.healing.boundary import (
 )
 from suture.healing.healer import coverable
 from suture.healing.vocabulary import Vocabulary
-from suture.server.decoding.closers import line_rest
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.anchors import MAX_LINES, MAX_TYPED, Anchor, Anchors
 from suture.server.prompt.budget import PromptBudget, extra_room, share_room
@@ -55,6 +54,7 @@ from suture.server.prompt.windows import (
     trim_suffix,
 )
 from suture.server.request import CompletionRequest, HealingLevel
+from suture.server.shaping.closers import line_rest
 
 # A split of the tokenizer is seldom farther back.
 MAX_LEFT = 12

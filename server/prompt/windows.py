@@ -28,17 +28,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
 
 from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
+from suture.server.shaping.line_ends import LineEnd
 
 # Code is 3 to 5 bytes a token, deeply indented code up to 8: a clipped window fills its budget.
 BYTES_PER_TOKEN = 8
 # How much of the text at an edge is hashed: some lines, so that few edges are alike.
 _EDGE_CHARS = 64
-
-LineEnd = Literal["\n", "\r\n", "\r"]
 
 _CRLF = re.compile("\r\n")
 _CR_OR_CRLF = re.compile("\r\n?")

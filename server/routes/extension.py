@@ -128,7 +128,7 @@ def suture_object(
             "held_max_bytes": result.stream.held_max_bytes,
         },
         "edit": {"delete_after": edit.delete_after, "text": edit.text},
-        "rules": [],
+        "rules": list(result.rules),
     }
     if token_ids is not None:
         answer["tokens"] = {"ids": token_ids}

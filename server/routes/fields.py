@@ -5,8 +5,7 @@ integer may be written 8.0, as some clients do. null counts as absent, except wh
 says otherwise (`NOT_NULL`).
 
 A field that would change the result and cannot be served yet is refused unless it has the value
-that changes nothing (`NOT_YET`, `NOT_YET_VALUES`): nothing is ignored silently but what the
-original ignores too.
+that changes nothing (`NOT_YET`): nothing is ignored silently but what the original ignores too.
 """
 
 from __future__ import annotations
@@ -87,7 +86,6 @@ class RequestBody(BaseModel):
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset()
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    NOT_YET_VALUES: ClassVar[Mapping[str, tuple[str, ...]]] = {"shape": ("block",)}
 
     @model_validator(mode="before")
     @classmethod
@@ -96,9 +94,6 @@ class RequestBody(BaseModel):
         for field, neutral in cls.NOT_YET.items():
             if field in present and not _is_one_of(present[field], neutral):
                 raise InvalidRequest(f'"{field}" is not supported yet', field)
-        for field, values in cls.NOT_YET_VALUES.items():
-            if _is_one_of(present.get(field), values):
-                raise InvalidRequest(f'"{field}": "{present[field]}" is not supported yet', field)
         return present
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from suture.server.decoding.closers import OverClosers, are_auto_closed, line_rest, still_open
 from suture.server.request import Edit
+from suture.server.shaping.closers import OverClosers, are_auto_closed, line_rest, still_open
 
 CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 QUOTES = "\"'`"

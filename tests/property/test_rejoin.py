@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.rejoining import Hole
-from suture.server.decoding.rejoin import Rejoin
+from suture.server.shaping.rejoin import Rejoin
 
 WORDS = ["foo", "ab", "x", "_", "foobar"]
 BLANKS = ["\n", "\n", "\n    ", " ", "    ", "\n\n", "\t"]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from support.answering import answered
-from suture.server.decoding.rejoin import Rejoin
 from suture.server.request import CompletionRequest, Layout
+from suture.server.shaping.rejoin import Rejoin
 
 # prefix, what the model says, suffix, what is inserted
 REPEATED = [

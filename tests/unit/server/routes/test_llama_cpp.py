@@ -206,7 +206,6 @@ def test_all_samplers_fields_are_taken_over() -> None:
         ("mirostat", 2, 0),
         ("adaptive_target", 0.5, -1.0),
         ("return_progress", True, False),
-        ("shape", "block", "raw"),
     ],
 )
 def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(

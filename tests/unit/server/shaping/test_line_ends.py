@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from suture.server.decoding.line_ends import LineEnds
+from suture.server.shaping.line_ends import LineEnds
 
 PARTS = st.lists(st.text("a\r\n", max_size=4), max_size=8)
 

@@ -104,6 +104,8 @@ class OverClosers:
     `prefix` is the text before the cursor.
     """
 
+    name = "closers"
+
     def __init__(self, rest: str, prefix: str) -> None:
         self._rest = rest
         self._closers = [(match[0], match.end()) for match in _CLOSER.finditer(rest)]

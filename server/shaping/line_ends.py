@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+LineEnd = Literal["\n", "\r\n", "\r"]
+
 
 def lf_only(text: str) -> str:
     """The text as models are shown it."""
@@ -14,9 +18,12 @@ class LineEnds:
     A CR and LF that come apart are still one line end.
     """
 
+    name = "line_ends"
+
     def __init__(self, line_end: str) -> None:
         self._line_end = line_end
         self._after_cr = False
+        self.fired = False
 
     def feed(self, text: str) -> str:
         """The next part of the text, its line ends replaced."""
@@ -25,4 +32,6 @@ class LineEnds:
         if self._after_cr:
             text = text.removeprefix("\n")
         self._after_cr = text.endswith("\r")
-        return lf_only(text).replace("\n", self._line_end)
+        ended = lf_only(text).replace("\n", self._line_end)
+        self.fired = self.fired or ended != text
+        return ended

@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from suture.server.decoding.closers import still_open
+from suture.server.shaping.closers import still_open
 
 # So many characters of words in whole lines are no coincidence: in the same place, or elsewhere
 # in a line, where they may be what many lines end with; or so many of any kind.
@@ -76,6 +76,8 @@ class Rejoin:
     suffix that `is_cut_off` the last line may not be whole. An empty suffix changes nothing.
     """
 
+    name = "suffix"
+
     def __init__(self, prefix: str, suffix: str, is_cut_off: bool = False) -> None:
         blank = _LEADING_BLANK_LINES.match(suffix)
         self._is_below = blank is not None
@@ -94,6 +96,14 @@ class Rejoin:
         self._text = ""
         self._n_released = 0
         self.found = False
+
+    @property
+    def fired(self) -> bool:
+        return self.found
+
+    @property
+    def ended(self) -> bool:
+        return self.found
 
     @property
     def is_all(self) -> bool:

@@ -12,10 +12,10 @@ from support.answering import answered, answering_model
 from support.driving import chunks_of
 from support.toy import toy_encode, toy_generation, toy_vocabulary
 from suture.server.decoding.drafts import DraftWidth
-from suture.server.decoding.rejoin import Rejoin
 from suture.server.decoding.step_costs import StepCosts
 from suture.server.engine.scripted import ScriptedEngine
 from suture.server.request import CompletionRequest, Edit, SamplingParams
+from suture.server.shaping.rejoin import Rejoin
 
 VOCABULARY = toy_vocabulary()
 HOLE = CompletionRequest(

@@ -1,0 +1,1 @@
+"""From what a model says to text that a programmer can accept as it is."""

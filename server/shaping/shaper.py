@@ -1,0 +1,99 @@
+"""The rules one after the other: what the model says goes in, what is inserted comes out.
+
+rules        leave out what is not for this place; none of them where the caller wants all
+line ends    as the document has them
+closers      what the answer writes over those behind the cursor becomes an edit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suture.server.request import Edit, Shape
+from suture.server.shaping.closers import OverClosers
+from suture.server.shaping.line_ends import LineEnds
+from suture.server.shaping.rejoin import Rejoin
+from suture.server.shaping.rule import Rule
+from suture.server.shaping.surroundings import Surroundings
+
+
+class Shaper:
+    """One text that comes in parts, shaped for its place.
+
+    `prefix` is the whole text before the cursor, line ends and all. Only with `leaves_out` is
+    text left out.
+    """
+
+    def __init__(
+        self, around: Surroundings, prefix: str, shape: Shape = "auto", leaves_out: bool = True
+    ) -> None:
+        shows = leaves_out and shape != "raw"
+        self._rejoin = Rejoin(around.prefix, around.suffix if shows else "", around.is_suffix_cut)
+        self._rules: Sequence[Rule] = (self._rejoin, *_rules(around, shape)) if shows else ()
+        self._n_over = 0  # of the rules, those that no text comes to any more
+        self._line_ends = LineEnds(around.line_end)
+        self._over_rest = OverClosers(around.rest, prefix)
+        self._says_nothing = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that comes would be left out."""
+        return self._n_over > 0
+
+    @property
+    def has_rejoined(self) -> bool:
+        """Whether the text has reached what stands after the cursor."""
+        return self._rejoin.found
+
+    @property
+    def has_only_rejoined(self) -> bool:
+        """Whether the text was nothing but what stands after the cursor."""
+        return self._rejoin.is_all
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether nothing was left of the text so far."""
+        return self._says_nothing
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The names of the rules that fired, in their order."""
+        edit = self._over_rest.edit
+        names = [rule.name for rule in self._rules if rule.fired]
+        if self._line_ends.fired:
+            names.append(self._line_ends.name)
+        if edit is not None and edit.delete_after:
+            names.append(self._over_rest.name)
+        return tuple(names)
+
+    @property
+    def edit(self) -> Edit | None:
+        """The answer as an edit over the closers behind the cursor; None where there are none."""
+        return self._over_rest.edit
+
+    def feed(self, text: str) -> str:
+        """What can be inserted now and could not before."""
+        return "" if self.is_over else self._insert(self._through(text, is_last=False))
+
+    def flush(self) -> str:
+        """What is left to be inserted of the text, which ends here."""
+        return self._insert(self._through("", is_last=True))
+
+    def _through(self, text: str, is_last: bool) -> str:
+        for index in range(self._n_over, len(self._rules)):
+            rule = self._rules[index]
+            text = rule.feed(text)
+            if is_last and not rule.ended:
+                text += rule.flush()
+            if rule.ended:
+                self._n_over = index + 1
+        return text
+
+    def _insert(self, text: str) -> str:
+        self._says_nothing = self._says_nothing and not text
+        return self._over_rest.feed(self._line_ends.feed(text))
+
+
+def _rules(around: Surroundings, shape: Shape) -> tuple[Rule, ...]:
+    """The rules behind the rejoin, in their order."""
+    return ()

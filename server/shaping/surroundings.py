@@ -1,0 +1,31 @@
+"""What shaping knows of the place that a text is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suture.server.shaping.line_ends import LineEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The text around a cursor as the model was shown it, LF only.
+
+    A side that is `cut` does not reach the document's start or end. `rest` are closers between the
+    cursor and `suffix` that the model was not shown (`closers.py`). `line_end` is the document's.
+    `path` and `language` are as the client calls them.
+    """
+
+    prefix: str
+    suffix: str = ""
+    is_prefix_cut: bool = False
+    is_suffix_cut: bool = False
+    rest: str = ""
+    line_end: LineEnd = "\n"
+    path: str | None = None
+    language: str | None = None
+
+    @property
+    def cursor_line(self) -> str:
+        """What stands before the cursor in its line."""
+        return self.prefix[self.prefix.rfind("\n") + 1 :]

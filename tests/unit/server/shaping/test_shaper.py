@@ -1,0 +1,45 @@
+"""The rules as one: what they make together of a text that comes in parts."""
+
+import pytest
+
+from suture.server.request import Edit, Shape
+from suture.server.shaping.shaper import Shaper
+from suture.server.shaping.surroundings import Surroundings
+
+
+def shaped(shaper: Shaper, *parts: str) -> str:
+    return "".join([*map(shaper.feed, parts), shaper.flush()])
+
+
+def test_without_surroundings_a_text_stays_as_it_is() -> None:
+    shaper = Shaper(Surroundings(""), "")
+    assert shaped(shaper, "a = 1\n", "b = 2") == "a = 1\nb = 2"
+    assert shaper.rules == ()
+    assert not shaper.is_over
+
+
+def test_the_text_ends_where_it_reaches_the_suffix() -> None:
+    shaper = Shaper(Surroundings("x = ", "\nprint(x)\n"), "x = ")
+    assert shaped(shaper, "1\npri", "nt(x)\n", "more") == "1"
+    assert shaper.rules == ("suffix",)
+    assert shaper.is_over and shaper.has_rejoined and not shaper.has_only_rejoined
+
+
+@pytest.mark.parametrize(("shape", "leaves_out"), [("raw", True), ("auto", False)])
+def test_who_wants_all_of_the_text_gets_it(shape: Shape, leaves_out: bool) -> None:
+    shaper = Shaper(Surroundings("x = ", "\nprint(x)\n"), "x = ", shape, leaves_out)
+    assert shaped(shaper, "1\nprint(x)\n") == "1\nprint(x)\n"
+    assert shaper.rules == ()
+
+
+def test_line_ends_and_closers_are_named_where_they_change_something() -> None:
+    shaper = Shaper(Surroundings("f(", "\n", rest=")", line_end="\r\n"), "f(")
+    assert shaped(shaper, "a)\nb = 1\n") == "a"
+    assert shaper.edit == Edit(1, "a)\r\nb = 1\r\n")
+    assert shaper.rules == ("line_ends", "closers")
+
+
+def test_whether_anything_was_left_is_known() -> None:
+    shaper = Shaper(Surroundings("x = 1", "\nprint(x)\n"), "x = 1")
+    assert shaped(shaper, "\nprint(x)\n") == ""
+    assert shaper.says_nothing and shaper.has_only_rejoined
