@@ -1,17 +1,22 @@
 """Server-sent events: JSON in, bytes of one event out, and the ASGI side of a stream.
 
 An event is `data: <json>` and an empty line. Text goes out as UTF-8, not as escapes: JSON escapes
-CR and LF itself, and no other character ends a line of an event stream.
+CR and LF itself, and no other character ends a line of an event stream. But many a client splits
+lines as Unicode does (Python's `splitlines`, and httpx's `iter_lines` with it), and would take
+half of the JSON for an event: those line ends are escaped too.
 """
 
 from __future__ import annotations
 
 import json
+import re
 
 from starlette.types import Send
 
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
+
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 
 
 def encode_json(value: object) -> bytes:
@@ -20,6 +25,7 @@ def encode_json(value: object) -> bytes:
     A lone surrogate (a file name that is not UTF-8 has them) becomes its JSON escape.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _LINE_ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", text)
     return text.encode("utf-8", "backslashreplace")
 
 

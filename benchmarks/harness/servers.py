@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import re
 import signal
@@ -105,7 +106,7 @@ class Server:
         first, text, arrivals = None, "", []
         last: dict[str, Any] = {}
         with self._client.stream("POST", "/infill", json=body) as response:
-            for last in events(response.iter_lines()):
+            for last in events(response.iter_bytes()):
                 now = time.perf_counter()
                 if content := str(last.get("content", "")):
                     first = first or now
@@ -122,12 +123,18 @@ class Server:
         self._client.close()
 
 
-def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """The events of a stream; an error that is no event is one as well."""
-    for line in lines:
-        data = line.removeprefix("data: ")
-        if data and data != "[DONE]":
-            yield json.loads(data)
+def events(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """The events of a stream; an error that is no event is one as well.
+
+    Only LF ends a line: a text may hold what `iter_lines` splits at.
+    """
+    rest = b""
+    for chunk in itertools.chain(chunks, (b"\n",)):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            data = line.strip().removeprefix(b"data: ")
+            if data and data != b"[DONE]":
+                yield json.loads(data)
 
 
 def _reply(

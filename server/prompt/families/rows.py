@@ -106,6 +106,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         sentinels=_roles(*_PIPED, {"rep": "<|repo_name|>", "sep": "<|file_sep|>"}),
         stops=("<|endoftext|>", "<|im_end|>", "<|fim_pad|>"),
         repository=_PATHS,
+        default_layout="anchor",
     ),
     FamilyRow(
         name="starcoder",

@@ -87,3 +87,9 @@ def test_an_answer_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     with answering(b"HTTP/1.1 200 OK\r\n\r\n{", requests, then_drip=True) as listener:
         with Client(url_of(listener)) as client:
             assert isinstance(client.identify(), Stranger)
+
+
+def test_clients_that_split_lines_as_unicode_does_get_whole_events() -> None:
+    text = "a\x85b\u2028c\u2029d\x0be\x0cf\x1cg\rh\ni"
+    [line] = event({"text": text}).decode().splitlines()[:-1]
+    assert json.loads(line.removeprefix("data: ")) == {"text": text}

@@ -99,14 +99,14 @@ def test_a_calibrated_layout_is_what_auto_stands_for_and_no_more() -> None:
     async def run() -> list[str]:
         async with completing(random_model(VOCABULARY.n_vocab)) as made:
             layouts = []
-            for defaults in (None, LayoutDefaults("anchor", "keep")):
+            for defaults in (None, LayoutDefaults("psm", "keep")):
                 made.model = replace(made.model, family=family, defaults=defaults)
                 for request in (hole, replace(hole, layout="spm")):
                     _, result = await made.complete(request)
                     layouts.append(result.prompt.layout)
             return layouts
 
-    assert asyncio.run(run()) == ["psm", "spm", "anchor", "spm"]
+    assert asyncio.run(run()) == ["anchor", "spm", "psm", "spm"]
 
 
 async def candidates(

@@ -14,7 +14,7 @@ from suture.server.request import CompletionRequest, ExtraText
 
 FAST = PromptBudget(n_ctx=4096, prefill_tokens_per_s=2000)
 SLOW = PromptBudget(n_ctx=4096, prefill_tokens_per_s=136)
-HOLE = CompletionRequest("a = ", "\n", infill=True, path="src/a.py")
+HOLE = CompletionRequest("a = ", "\n", infill=True, layout="psm", path="src/a.py")
 PLAIN = CompletionRequest("a = ", path="src/a.py", healing="off")
 
 
@@ -137,7 +137,7 @@ def test_a_chunk_that_repeats_the_lines_at_the_cursor_is_left_out() -> None:
         ExtraText("def other():\n    pass\n", "b.py"),
         ExtraText(body + "    return sum(rows)\n", "a.py"),
     )
-    request = CompletionRequest(body, "    return result\n", infill=True, extra=extra)
+    request = CompletionRequest(body, "    return result\n", infill=True, layout="psm", extra=extra)
     planned = plan(request, toy)
     assert "def other()" in shown(planned, toy)
     assert shown(planned, toy).count("def total") == 1

@@ -324,6 +324,7 @@ def test_f1_p1_whatever_the_texts_are_each_family_has_its_own_controls_only(
 ) -> None:
     family = detect_family(TOY.vocabulary, row.names[0] if row.names else row.name, rows=(row,))
     assert family is not None
+    request = replace(request, layout=row.order)
     plan = plan_prompt(request, TOY.vocabulary, family, TOY.encode, budget)
     assert len(plan.kept_ids) + plan.dropped_tokens <= budget.prompt_room(
         request.max_tokens, "latency"

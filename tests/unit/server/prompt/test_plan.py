@@ -27,7 +27,7 @@ def plan(
 
 
 def hole(prefix: str, suffix: str) -> CompletionRequest:
-    return CompletionRequest(prefix, suffix, infill=True)
+    return CompletionRequest(prefix, suffix, infill=True, layout="psm")
 
 
 def test_a_hole_is_planned_psm_and_its_tail_kept() -> None:
@@ -118,7 +118,7 @@ def test_no_tail_is_moved_into_a_turn_of_the_models_or_behind_a_suffix() -> None
 
 
 def test_only_psm_has_a_boundary_and_asking_for_one_asks_for_psm() -> None:
-    request = hole("const userNa", ";\n")
+    request = replace(hole("const userNa", ";\n"), layout="auto")
     defaults = LayoutDefaults("anchor", "move")
     toy = ToyTokenizer(WORDS)
     family = detect_family(toy.vocabulary, "")
@@ -136,7 +136,7 @@ def test_only_psm_has_a_boundary_and_asking_for_one_asks_for_psm() -> None:
 
 def test_a_family_says_what_auto_stands_for_unless_its_model_was_measured() -> None:
     toy = ToyTokenizer(WORDS)
-    request = hole("const userNa", ";\n")
+    request = replace(hole("const userNa", ";\n"), layout="auto")
     ids = {"pre": 259 + 2, "mid": 259 + 3, "suf": 259 + 4}
     unmeasured = FimFamily("toy", "psm", ids, frozenset())  # type: ignore[arg-type]
     measured = replace(unmeasured, default_layout="psm", default_boundary="move")
@@ -178,7 +178,7 @@ def test_a_family_trained_spm_has_its_own_order_and_no_other() -> None:
     toy = ToyTokenizer(WORDS)
     ids = {"pre": 259 + 2, "mid": 259 + 3, "suf": 259 + 4}
     family = FimFamily("toy", "spm", ids, frozenset())  # type: ignore[arg-type]
-    request = hole("a", "b")
+    request = replace(hole("a", "b"), layout="auto")
     planned = plan_prompt(request, toy.vocabulary, family, toy.encode, FAST)
     assert list(planned.kept_ids) == toy.ids(
         "<|fim_suffix|>", "b", "<|fim_prefix|>", "a", "<|fim_middle|>"
