@@ -49,9 +49,12 @@ bench: .bench
 		echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # One of the engine's benchmarks: make bench-decoding LLAMA_SERVER=PATH ARGS='--n 3'.
-# Without LLAMA_SERVER only ours is measured. docs/performance.md says which there are.
+# Without LLAMA_SERVER only ours is measured, and so it is by those that compare with nothing of it.
+# docs/performance.md says which there are.
+COMPARED := decoding drafting keystrokes leaving readiness typing_stability
 bench-%: .bench
-	@$(BIN)/python benchmarks/$*.py $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER)) $(ARGS)
+	@$(BIN)/python benchmarks/$*.py \
+		$(if $(LLAMA_SERVER),$(if $(filter $*,$(COMPARED)),--llama-server $(LLAMA_SERVER))) $(ARGS)
 
 # make experiment-cost, -held, -stop, -windows: one table each, and what it shows.
 experiment-%: .bench

@@ -6,6 +6,8 @@ Cursors stand anywhere in this project's sources. At each the tree of covers is 
 log probabilities is made for each node out of random logits, and the covers are weighed and the
 best of them asked whether they are canonical. "new" is the first time that the vocabulary's pairs
 are asked at all, "known" the second time, which is what all keys but the first of a line are like.
+Before the table stands what the first cursor in an indentation waits for, with what a server learns
+of blanks while it loads a model and without: a tree by pairs that were never asked.
 
 Read `tree` and `weigh` of the row "known": ranges and candidates should take 50 us at p50. The
 normalisers are apart: their time is that of the rows, one for each node.
@@ -31,6 +33,7 @@ from harness.texts import source_files, spread
 from suture.healing import (
     Boundary,
     CanonicalPairs,
+    Encode,
     Posterior,
     Vocabulary,
     cover_tree,
@@ -47,6 +50,7 @@ from support.vocabularies import pulled  # noqa: E402
 
 NAME = "vocab-qwen2"
 N_LEFT = 16
+N_RUN, N_BLANKS = 4, 40
 PARTS = ("tree", "rows", "weigh", "ask", "greedy")
 
 T = TypeVar("T")
@@ -91,7 +95,29 @@ def main() -> None:
         f" {percentile(costs.n_candidates, 50)} (p50) and {percentile(costs.n_candidates, 99)}"
         f" (p99)"
     )
+    blanks = [b for b in boundaries if b.pending.isspace() and len(b.pending) >= N_RUN]
+    for is_learnt in (False, True):
+        tree_ms, learning_ms = first_blanks(blanks, vocabulary, encode, is_learnt)
+        told = f", {learning_ms:.0f} ms learnt while loading" if is_learnt else ""
+        print(f"blanks, the first tree: {tree_ms:.1f} ms (p50){told}")
     print_table(("pairs", "part", "p50, us", "p99, us", "mean, us"), rows)
+
+
+def first_blanks(
+    boundaries: Sequence[Boundary], vocabulary: Vocabulary, encode: Encode, is_learnt: bool
+) -> tuple[float, float]:
+    """Milliseconds of this process for a tree, and for learning blanks before it; medians."""
+    trees, learning = [], []
+    for boundary in boundaries[:N_BLANKS]:
+        pairs = CanonicalPairs(vocabulary, encode)
+        started = time.process_time()
+        if is_learnt:
+            pairs.learn_blanks()
+        learnt = time.process_time()
+        cover_tree(boundary.pending, boundary.kept_ids[-N_LEFT:], vocabulary, pairs)
+        trees.append((time.process_time() - learnt) * 1e3)
+        learning.append((learnt - started) * 1e3)
+    return statistics.median(trees), statistics.median(learning)
 
 
 def segments(n_cursors: int) -> list[bytes]:

@@ -12,7 +12,8 @@ next one; a line that was torn is left aside.
 
 The report: means with standard errors that allow for the cursors of one task being alike, and
 paired regrets against the best variant. *tokens needed* is how many of the tokens typed are others
-in the finished text.
+in the finished text. *psm mix (bound)* is no variant: at each hole the better one of psm's two
+boundaries in hindsight, which weighing the two against each other cannot beat.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ from suture.server.local import load_model
 from suture.server.settings import load_settings
 
 COLUMNS = ("model", "hole", "needed", "variant", "word", "line", "match")
+MIX_BOUND = "psm mix (bound)"
+MIXED = ("psm keep off", "psm move exact")
 N_TRIES = 6
 N_A_TASK = 3
 
@@ -228,9 +231,14 @@ def table(found: Found, holes: Sequence[str]) -> list[tuple[str, ...]]:
     best_word = max(scores, key=lambda variant: sum(s.word for s in scores[variant]))
     best_line = max(scores, key=lambda variant: sum(s.line for s in scores[variant]))
     tasks = [hole.rpartition("@")[0] for hole in holes]
+    if all(variant in scores for variant in MIXED):
+        scores[MIX_BOUND] = [
+            Score(max(keep.word, move.word), max(keep.line, move.line))
+            for keep, move in zip(*(scores[variant] for variant in MIXED), strict=True)
+        ]
     rows = []
     for variant, of in scores.items():
-        known = [found[variant][hole].match for hole in holes]
+        known = [found[variant][hole].match for hole in holes] if variant in found else []
         matches = [float(match) for match in known if match is not None]
         figures = (
             [s.word for s in of],

@@ -78,6 +78,20 @@ class CanonicalPairs:
         self._extends_any = lru_cache(max_cached // 16)(self._extends_any_of)
         self._barriers = frozenset(vocabulary.ids_of_kind(*_BARRIERS).tolist())
 
+    def learn_blanks(self) -> None:
+        """Ask beforehand which blanks may stand behind a line feed, where it takes long at first.
+
+        There are hundreds of tokens of blanks, and a cursor in an indentation asks about most of
+        them at once. Nothing is asked of `encode`.
+        """
+        if not isinstance(self._rule, _Merging):
+            return
+        vocabulary = self._vocabulary
+        for left in vocabulary.ids_of(b"\n")[:1]:
+            for token_id in range(vocabulary.n_vocab):
+                if vocabulary.bytes_of(token_id).isspace():
+                    self._verdict(left, token_id)
+
     def is_pair(self, left: int, right: int) -> bool:
         """Whether some canonical sequence has these two as neighbours.
 

@@ -31,6 +31,7 @@ ROOT = -1
 # So many crossing tokens of a node are asked whether one of them is canonical there.
 _MAX_ASKED = 256
 _NEVER = 1 << 20
+MAX_NODES = 16
 # A stable cut gives back 48 bytes, or as many as the longest token has that may cover them.
 MAX_PENDING = 128
 
@@ -81,6 +82,11 @@ class CoverTree:
             return (ROOT,)
         return tuple(n for n, end in enumerate(self.ends) if end == len(self.pending))
 
+    @property
+    def n_leaves(self) -> int:
+        """How many nodes have none behind them."""
+        return len(self.tokens) - len(set(self.parents) - {ROOT})
+
     def end_of(self, node: int) -> int:
         """How many pending bytes the path to the node spells."""
         return self.ends[node] if node != ROOT else 0
@@ -103,7 +109,7 @@ def cover_tree(
     left_ids: Sequence[int],
     vocabulary: Vocabulary,
     pairs: CanonicalPairs | None,
-    max_nodes: int = 16,
+    max_nodes: int = MAX_NODES,
 ) -> CoverTree:
     """The tree of the covers that are canonical behind `left_ids`, which end at the cut.
 

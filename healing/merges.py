@@ -60,14 +60,17 @@ class Merges:
     def merged(self, data: bytes) -> list[int]:
         """The tokens of these bytes, -1 for a symbol that is no token."""
         symbols = [self._byte_ids[byte] for byte in data]
+        ranks = self._ranks(symbols)
         while True:
-            ranks = self._ranks(symbols)
             best = min(ranks, default=_NEVER_LEARNED)
             if best == _NEVER_LEARNED:
                 return symbols
             at = ranks.index(best)
             left, right, made = symbols[at], symbols[at + 1], self._made[best]
             symbols[at : at + 2] = [made]
+            # Only the pairs next to it are others now: a token of blanks may have 128 bytes.
+            before = max(at - 1, 0)
+            ranks[before : at + 2] = self._ranks(symbols[before : at + 2])
             if made not in self._halves:
                 self._learn(made, left, right, best)
 

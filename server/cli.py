@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -12,10 +13,17 @@ from types import ModuleType
 from typing import NoReturn
 
 from suture.server.commands import exits
-from suture.server.errors import InfillUnsupported, RequestError, SetupError, SutureError
+from suture.server.errors import (
+    EngineError,
+    InfillUnsupported,
+    RequestError,
+    SetupError,
+    SutureError,
+)
 from suture.server.settings import debug_requested
 from suture.server.version import VERSION
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 VERBS = ("serve", "complete", "explain", "pull", "models", "doctor")
 
 
@@ -34,18 +42,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # after --help, --version and usage errors
         return stop.code if isinstance(stop.code, int) else exits.SETUP
     try:
-        return int(verbs[args.verb].run(args))
+        status = int(verbs[args.verb].run(args))
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # Who reads has enough. The exit flush must not complain about it either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # who reads has enough
         return exits.OK
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _drop_output()
+            error = EngineError(f"cannot write: {error.strerror}")
         if debug_requested():
             traceback.print_exc()
         print(f"suture: {_one_line(error)}", file=sys.stderr)
         return exit_status(error)
+
+
+def _drop_output() -> None:
+    """What is left to write is not written: the exit flush must not complain about it either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser(verbs: dict[str, ModuleType]) -> Parser:

@@ -29,6 +29,7 @@ Code = Literal[
     "BOUNDED",
     "UNLIKELY_TEXT",
     "WORD_AFTER_CURSOR",
+    "WORD_BEGINS_AT_CURSOR",
     "INSIDE_CHARACTER",
     "BETWEEN_CR_AND_LF",
 ]
@@ -43,15 +44,15 @@ SENTENCES: MappingProxyType[Code, tuple[str, str]] = MappingProxyType(
     {
         "TRAILING_BLANK": (
             "The text ends with a blank, which most tokens have in front of their word.",
-            "Have it healed, or end the text before the blank.",
+            "End the text before the blank, if it cannot be healed.",
         ),
         "INSIDE_WORD": (
             "The text ends inside a word, which the tokenizer splits elsewhere when it is whole.",
-            "Have it healed, or ask at the start of the word.",
+            "Ask at the start of the word, if it cannot be healed.",
         ),
         "OPEN_TOKEN": (
             "Longer tokens begin with what the text ends with.",
-            "Have it healed, or ask where the text goes on with a blank or a line end.",
+            "Ask where the text goes on with a blank or a line end, if it cannot be healed.",
         ),
         "HEALING_OFF": (
             "Healing is off, and the end of the text would be given back.",
@@ -78,8 +79,8 @@ SENTENCES: MappingProxyType[Code, tuple[str, str]] = MappingProxyType(
             'Ask with give_back "stable".',
         ),
         "NOT_EXACT": (
-            "Healing is by the recursive rule here: this model's memory cannot branch.",
-            "Take a model with full or sliding memory (suture doctor says which it is).",
+            "Healing is by the recursive rule here: too many bytes are given back for a tree.",
+            "Ask further on in the text, where less is given back.",
         ),
         "BOUNDED": (
             "Covers that may matter were left out: tv_bound says how much.",
@@ -92,6 +93,10 @@ SENTENCES: MappingProxyType[Code, tuple[str, str]] = MappingProxyType(
         "WORD_AFTER_CURSOR": (
             "The word goes on behind the cursor, and an answer ends before that rest.",
             "Ask at the end of the word, or delete its rest before.",
+        ),
+        "WORD_BEGINS_AT_CURSOR": (
+            "A word begins right behind the cursor: an answer that ends with it ends before it.",
+            "Put a blank behind the cursor, or delete the word, if another one is meant.",
         ),
         "INSIDE_CHARACTER": (
             "What stands behind the cursor belongs to the character before it.",
@@ -188,14 +193,14 @@ def _shares(facts: Facts) -> Iterator[Code]:
 
 def _places(facts: Facts) -> Iterator[Code]:
     last, first = facts.request.prefix[-1:], facts.request.suffix[:1]
-    if not last or not first:
+    if not first:
         return
     if first == _ZERO_WIDTH_JOINER or last == _ZERO_WIDTH_JOINER or _is_mark(first):
         yield "INSIDE_CHARACTER"
     elif last == "\r" and first == "\n":
         yield "BETWEEN_CR_AND_LF"
-    elif _is_of_word(last) and _is_of_word(first):
-        yield "WORD_AFTER_CURSOR"
+    elif _is_of_word(first):
+        yield "WORD_AFTER_CURSOR" if _is_of_word(last) else "WORD_BEGINS_AT_CURSOR"
 
 
 def _is_of_word(character: str) -> bool:

@@ -76,7 +76,8 @@ class CoverShare:
 class Covers:
     """The tree and its best covers. `others` is the probability of those that are not among them.
 
-    `log_evidence` is how likely the model thinks it that the text goes on as it was typed.
+    `tv_bound` is that of the answer of the method `exact`. `log_evidence` is how likely the model
+    thinks it that the text goes on as it was typed.
     """
 
     nodes: tuple[CoverNode, ...]
@@ -200,6 +201,8 @@ def explain(
     """
     asked = asked_method(request)
     exact, chosen = tried["exact"], tried[asked]
+    if covers is not None and exact.result.healing.level != "none":
+        covers = replace(covers, tv_bound=exact.result.healing.tv_bound)
     facts = Facts(
         request=request,
         plan=chosen.plan,
@@ -224,7 +227,7 @@ def explain_covers(posterior: Posterior, vocabulary: Vocabulary) -> Covers:
 
     Asks which of the best are canonical, which changes no probability.
     """
-    tree, tv_bound = posterior.tree, posterior.tv_bound
+    tree, tv_bound = posterior.tree, posterior.draw_bound
     best = posterior.ask_best(_N_BEST).tolist()
     log_evidence = posterior.log_evidence
     shares = [_share(posterior, index, log_evidence, vocabulary) for index in best]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from suture.healing import CanonicalPairs, TiktokenTokenizer
+from suture.healing import CanonicalPairs, Encode, TiktokenTokenizer, Vocabulary
 from suture.server.calibration.profile import read_profile
 from suture.server.codec import choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
@@ -174,7 +174,7 @@ def load_model(
     # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
     with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
         fast = beside.submit(read_tiktoken, settings.tokenizer, vocabulary)
-        pairs = beside.submit(CanonicalPairs, vocabulary, lambda piece: engine.encode(piece))
+        pairs = beside.submit(_pairs_of, vocabulary, lambda piece: engine.encode(piece))
         engine = LlamaEngine(
             path,
             n_threads=settings.threads or best_thread_count(),
@@ -188,6 +188,13 @@ def load_model(
     except BaseException:
         engine.close()
         raise
+
+
+def _pairs_of(vocabulary: Vocabulary, encode: Encode) -> CanonicalPairs:
+    """Which tokens may follow which, with what is slow to ask the first time asked."""
+    pairs = CanonicalPairs(vocabulary, encode)
+    pairs.learn_blanks()
+    return pairs
 
 
 def _measure(
@@ -206,8 +213,9 @@ def _measure(
     profile = read_profile(settings.profiles, path, family)
     speed = measure_prefill(engine)
     budget = PromptBudget(engine.n_ctx, speed, settings.first_text_ms)
-    is_exact = engine.can_branch and codec.heals
-    coverings = Coverings(engine.vocabulary, pairs) if is_exact else None
+    coverings = None
+    if codec.heals:
+        coverings = Coverings(engine.vocabulary, pairs, can_branch=engine.can_branch)
     defaults = profile.defaults if profile is not None else None
     return LoadedModel(engine, family, budget, codec, coverings, defaults)
 

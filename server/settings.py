@@ -173,6 +173,11 @@ def debug_requested(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("SUTURE_DEBUG", "") not in ("", "0")
 
 
+def has_dumb_terminal(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `TERM` says that the terminal takes no escapes; where there is none, it may."""
+    return environ.get("TERM", "xterm").lower() in ("", "dumb", "unknown")
+
+
 def read_api_keys(settings: Settings) -> tuple[str, ...]:
     """The keys of `api_key_file`, one a line; none without such a file."""
     if settings.api_key_file is None:

@@ -15,13 +15,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 from suture.server.client import Absent, Client, ServerFailure, Stranger, Suture, parse_events
 from suture.server.commands.cursor import Cursor, is_target, read_cursor, read_text, sendable
 from suture.server.commands.flags import add_settings
 from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
+from suture.server.request import FimBoundary
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import stream_events
 from suture.server.routes.explain import explained_request, explanation_json
@@ -59,6 +60,11 @@ def add_question(parser: argparse.ArgumentParser, max_tokens: int) -> None:
     parser.add_argument(
         "--extra", nargs="+", action="extend", default=[], metavar="FILE", help="files for context"
     )
+    parser.add_argument(
+        "--fim-boundary",
+        choices=get_args(FimBoundary),
+        help="in psm order: the text's end before the cursor is kept, or moved and healed",
+    )
     add_settings(
         parser,
         "model",
@@ -78,7 +84,7 @@ def add_question(parser: argparse.ArgumentParser, max_tokens: int) -> None:
 def number(text: str) -> int:
     """A number of an argument."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError("must be a number")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, not {text!r}")
     return int(text)
 
 
@@ -110,7 +116,7 @@ def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:
         "temperature": 0,
         "path": cursor.path,
     }
-    for key in ("healing", "give_back", "layout"):
+    for key in ("healing", "give_back", "layout", "fim_boundary"):
         value = getattr(args, key)
         if value is not None:
             body[key] = int(value) if value.isdecimal() and value.isascii() else value

@@ -2,7 +2,7 @@
 
 Takes some minutes with a model of 1.5 billion parameters on two cores. The winner is kept for
 `serve` and `complete --local`; broken off, nothing is. Status 2 for a model that cannot be
-measured, 1 for one that fills no holes.
+measured or fills no holes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from suture.server.calibration.profile import Profile, fingerprint, write_profile
 from suture.server.commands import exits
 from suture.server.commands.pull import require_llama_cpp, with_model_file
+from suture.server.errors import InfillUnsupported, ModelError
 from suture.server.settings import Settings
 
 
@@ -32,6 +33,9 @@ def calibrate(settings: Settings) -> int:
     progress = Progress(calibration.N_HOLES)
     try:
         scores = calibration.measure(model, own_holes(calibration.N_HOLES), progress.show)
+    except InfillUnsupported:
+        message = f"{path}: this model has no FIM tokens, so there are no layouts to choose from"
+        raise ModelError(message) from None
     finally:
         progress.end()
         engine.close()

@@ -86,6 +86,8 @@ def split_at_nul(text: str) -> Cursor:
     if n != 1:
         raise SetupError(f"standard input must have one NUL at the cursor: it has {n}")
     prefix, _, suffix = text.partition("\0")
+    if prefix.endswith("\r") and suffix.startswith("\n"):
+        return Cursor(prefix[:-1], "\r" + suffix)  # what is inserted must not break a line end
     return Cursor(prefix, suffix)
 
 

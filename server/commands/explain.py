@@ -1,7 +1,8 @@
 """`suture explain`: why a completion is what it is, and what is weak at the cursor.
 
-Takes what `suture complete` takes. On a terminal it is in colour, unless NO_COLOR is set; bars are
-in ASCII where the encoding has no blocks. Characters that no terminal should be sent are escaped.
+Takes what `suture complete` takes. On a terminal it is in colour, unless NO_COLOR is set or TERM
+says that it has none; bars are in ASCII where the encoding has no blocks. Characters that no
+terminal should be sent are escaped.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from suture.server.commands import exits
 from suture.server.commands.asking import Json, add_question, choose, read_question
 from suture.server.commands.flags import settings_of
 from suture.server.explanation import DEFAULT_TOKENS
+from suture.server.settings import has_dumb_terminal
 
 SUMMARY = "explain a completion: tokens, covers, methods, prompt"
 
@@ -45,7 +47,12 @@ def run(args: argparse.Namespace) -> int:
     text = json.dumps(explanation, ensure_ascii=False) + "\n"
     encoding = "utf-8"
     if not args.json:
-        console = Console(highlight=False, emoji=False, markup=False)
+        console = Console(
+            color_system=None if has_dumb_terminal() else "auto",
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
         encoding = console.encoding
         text = rendered(explanation, console)
     sys.stdout.buffer.write(text.encode(encoding, "backslashreplace"))

@@ -15,13 +15,14 @@ from itertools import islice
 import numpy as np
 
 from suture.healing import CanonicalPairs, Vocabulary
-from suture.healing.covers import ROOT, Cover, CoverTree, cover_tree
+from suture.healing.covers import MAX_NODES, ROOT, Cover, CoverTree, cover_tree
 from suture.healing.healer import HealingError
 from suture.healing.posterior import Posterior, Row, log_softmax_row
 from suture.server.decoding.candidates import Logits
 from suture.server.decoding.sampling import Sampler
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
+from suture.server.request import HealingLevel
 
 Path = tuple[int, ...]
 
@@ -29,6 +30,8 @@ Path = tuple[int, ...]
 _MAX_ROWS = 24
 # What a grammar refuses is drawn again.
 _MAX_DRAWS = 64
+# Each is an evaluation of its own where a memory cannot branch.
+MAX_PATHS = 5
 
 
 class NodeRows:
@@ -57,7 +60,9 @@ class NodeRows:
 class Coverings:
     """What the covers of all prompts of a model are made with; for the engine's thread.
 
-    `observe` sees each posterior before a cover is drawn from it.
+    `can_branch` says whether a tree is evaluated at once. Else its paths are, one after the other,
+    and a tree of more than `MAX_PATHS` is made again of so many nodes. `observe` sees each
+    posterior before a cover is drawn from it.
     """
 
     def __init__(
@@ -66,15 +71,17 @@ class Coverings:
         pairs: CanonicalPairs,
         rows: NodeRows | None = None,
         observe: Callable[[Posterior], None] | None = None,
+        can_branch: bool = True,
     ) -> None:
         self.vocabulary = vocabulary
         self.pairs = pairs
+        self.can_branch = can_branch
         self.rows = NodeRows() if rows is None else rows
         self.observe = observe
 
     def observed(self, observe: Callable[[Posterior], None]) -> Coverings:
         """The same, for somebody who wants to know what a cover is drawn from."""
-        return Coverings(self.vocabulary, self.pairs, self.rows, observe)
+        return Coverings(self.vocabulary, self.pairs, self.rows, observe, self.can_branch)
 
     def of(self, plan: PromptPlan, ends: frozenset[int]) -> Covering:
         """The covers of one prompt; `ends` are the tokens without text that may come in it."""
@@ -108,6 +115,7 @@ class Covering:
         self.root = 0
         self.n_evaluated = 0
         self._plan = plan
+        self._can_branch = coverings.can_branch
         self._vocabulary = coverings.vocabulary
         self._pairs = coverings.pairs
         self._known = coverings.rows
@@ -124,6 +132,11 @@ class Covering:
         """Whether no token crosses the cursor, so that there is nothing to heal (C3)."""
         covers = self._covers_here()
         return not any(covers.crossing) and len(covers.exact_ends) == 1
+
+    @property
+    def level(self) -> HealingLevel:
+        """How what is drawn is healed: with its tree at once, or path by path."""
+        return "exact" if self._can_branch else "exact_seq"
 
     @property
     def tv_bound(self) -> float:
@@ -231,9 +244,15 @@ class Covering:
 
     def _covers_here(self) -> CoverTree:
         if self._covers is None:
-            plan = self._plan
-            self._covers = cover_tree(plan.pending, plan.left_ids, self._vocabulary, self._pairs)
+            covers = self._cover_tree()
+            if not self._can_branch and covers.n_leaves > MAX_PATHS:
+                covers = self._cover_tree(MAX_PATHS)
+            self._covers = covers
         return self._covers
+
+    def _cover_tree(self, max_nodes: int = MAX_NODES) -> CoverTree:
+        plan = self._plan
+        return cover_tree(plan.pending, plan.left_ids, self._vocabulary, self._pairs, max_nodes)
 
 
 def _way_to(node: int, covers: CoverTree) -> list[int]:

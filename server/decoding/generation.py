@@ -233,7 +233,7 @@ class Generation:
         self, drawn: Drawn, token_id: int, covering: Covering
     ) -> CompletionChunk | None:
         if not covering.is_clean:
-            self._level, self._tv_bound = "exact", covering.tv_bound
+            self._level, self._tv_bound = covering.level, covering.tv_bound
             self._healing_logprob = drawn.logprob
             self._log_evidence = covering.log_evidence
         self._healer = TokenHealer(self._vocabulary, b"")
@@ -552,6 +552,7 @@ def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
         suffix.truncated,
         plan.rest,
         plan.windows.line_end,
+        request.prefix.endswith("\r") and request.suffix.startswith("\n"),
         request.path,
         request.language,
     )

@@ -52,6 +52,7 @@ N_BATCH = 512
 N_ROWS = 64
 N_SEQ_MAX = 64
 N_STATES = 8  # each is as large as some hundreds of tokens' cells, and is there from the start
+_PATH_ID = N_STATES  # one more, for the paths of trees
 DEFAULT_CTX = 8192
 
 _RC_NO_ROOM = 1
@@ -211,9 +212,9 @@ class LlamaEngine:
         for sequence, _tree in batch:
             self._drop_evaluated(sequence)
         try:
-            rows_at = self._fill(batch)
-            self._decode()
-            return [self._read_rows(indices) for indices in rows_at]
+            if self.can_branch or all(tree.stem_length() == len(tree) for _, tree in batch):
+                return self._evaluate_at_once(batch)
+            return self._evaluate_paths(batch)
         except BaseException:
             for sequence, _tree in batch:
                 self._drop_evaluated(sequence)
@@ -226,6 +227,8 @@ class LlamaEngine:
             raise ValueError(f"sequence {sequence} has no evaluated node {node}")
         tree, leaf_ids = state.evaluated.tree, state.evaluated.leaf_ids
         path = tree.path(node)
+        if not self.can_branch:
+            path = path[: tree.stem_length()]
         start, end = len(state.tokens), len(state.tokens) + len(path)
         if leaf_ids:
             winner = next(leaf for leaf in leaf_ids if node in tree.path(leaf))
@@ -280,8 +283,44 @@ class LlamaEngine:
             raise ValueError(f"a batch returns up to {self.n_rows} rows, not {n_rows}")
         for sequence, tree in batch:
             self._get(sequence)
-            if not self.can_branch and not tree.is_chain:
-                raise ValueError("this architecture evaluates chains only")
+            if not self.can_branch and not tree.stem_length():
+                raise ValueError("this architecture evaluates trees with one first token only")
+
+    def _evaluate_at_once(self, batch: Batch) -> list[Logits]:
+        rows_at = self._fill(batch)
+        self._decode()
+        return [self._read_rows(indices) for indices in rows_at]
+
+    def _evaluate_paths(self, batch: Batch) -> list[Logits]:
+        """The stems at once, then what stands on each, path by path: states cannot be cut back."""
+        stems = [(sequence, tree.stem()) for sequence, tree in batch]
+        # The next evaluation overwrites their rows.
+        rows_of = [rows.copy() for rows in self._evaluate_at_once(stems)]
+        found = []
+        for (sequence, tree), (_, stem), of_stem in zip(batch, stems, rows_of, strict=True):
+            rows = dict(zip(stem.wants, of_stem, strict=True))
+            for leaf in tree.leaves() if len(stem) < len(tree) else ():
+                rows |= self._evaluate_path(sequence, tree, tree.path(leaf)[len(stem) :])
+            self._sequences[sequence].evaluated = _Evaluated(tree, {})
+            found.append(self._stack([rows[node] for node in tree.wants]))
+        return found
+
+    def _evaluate_path(
+        self, sequence: SequenceId, tree: TokenTree, path: list[int]
+    ) -> dict[int, Logits]:
+        """The wanted rows of a path on a tree's stem, which was evaluated on its sequence."""
+        wanted = [at for at, node in enumerate(path) if node in tree.wants]
+        chain = TokenTree.chain([tree.tokens[node] for node in path], wanted)
+        start = len(self._sequences[sequence].tokens) + tree.stem_length()
+        self._lib.llama_memory_seq_cp(self._memory, sequence, _PATH_ID, -1, -1)
+        try:
+            self._batch.clear()
+            indices = self._batch.add(chain, start, [[_PATH_ID]] * len(chain))
+            self._decode()
+            rows = self._read_rows(indices).copy()
+        finally:
+            self._lib.llama_memory_seq_rm(self._memory, _PATH_ID, -1, -1)
+        return {path[at]: row for at, row in zip(wanted, rows, strict=True)}
 
     def _fill(self, batch: Batch) -> list[list[int]]:
         """Write the batch; for each tree the batch index of each wanted node."""
@@ -325,7 +364,9 @@ class LlamaEngine:
             raise EngineError(f"llama_decode failed with code {rc}: {libllama.last_error()}")
 
     def _read_rows(self, indices: list[int]) -> Logits:
-        rows = [self._row(index) for index in indices]
+        return self._stack([self._row(index) for index in indices])
+
+    def _stack(self, rows: list[Logits]) -> Logits:
         if len(rows) == 1:
             return rows[0][np.newaxis]
         return np.stack(rows) if rows else np.empty((0, self.vocabulary.n_vocab), np.float32)
@@ -377,7 +418,7 @@ class LlamaEngine:
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx or min(int(lib.llama_model_n_ctx_train(self._model)), DEFAULT_CTX)
         params.n_batch = params.n_ubatch = N_BATCH
-        params.n_seq_max = self.n_sequences
+        params.n_seq_max = N_SEQ_MAX if self.can_branch else N_STATES + 1
         params.n_outputs_max = params.n_outputs_max_per_seq = N_ROWS
         params.n_threads = params.n_threads_batch = n_threads
         params.flash_attn_type = _FLASH_ATTENTION_AUTO

@@ -16,7 +16,10 @@ from suture.server.engine.protocol import Memory
 # Their files may say of a window what the library has another opinion of.
 _HAS_WINDOW = {"gemma2": True, "phi3": False}
 
-_AGAIN = "a prompt is read again unless it goes on where another ended, and nothing is drafted"
+_AGAIN = (
+    "a prompt is read again unless it goes on where another ended, covers are evaluated path by"
+    " path, and nothing is drafted"
+)
 
 DESCRIPTIONS: dict[Memory, str] = {
     "full": "prompts share what they begin with",

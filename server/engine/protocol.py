@@ -59,7 +59,8 @@ class Engine(Protocol):
     forked share theirs, and `n_free` how many more fit. `n_sequences` are the most sequences
     that may be open, `n_batch` the most tokens that one `evaluate` may hold over all its trees,
     `n_rows` the most rows it may return. `can_branch` is false where the memory is recurrent or
-    hybrid: trees are chains then, and are committed as a whole.
+    hybrid: a tree has one first token then, its paths are evaluated one after the other, on copies
+    of the state at its stem's end, and the stem is what is committed, as a whole.
     `should_abort` is asked many times during an evaluation, on the engine's thread; where that
     cannot be interrupted (on a GPU, or a state half made) it is not asked.
     """
@@ -122,6 +123,8 @@ class Engine(Protocol):
     def evaluate(self, batch: Batch) -> list[Logits]:
         """One decode for all trees; for each an array of shape (len(wants), n_vocab).
 
+        Where the memory cannot branch, one for all stems, and one more for each path on a stem.
+
         The rows are the caller's to change, and the next `evaluate` may overwrite them. What
         was evaluated but not committed before is dropped. Raises `ValueError` for a batch that
         the engine cannot take, before anything is touched; `Aborted` or `EngineError` leave
@@ -130,7 +133,11 @@ class Engine(Protocol):
         ...
 
     def commit(self, sequence: SequenceId, node: int) -> None:
-        """Keep the path from the root to `node` of the tree evaluated last, drop the rest."""
+        """Keep the path from the root to `node` of the tree evaluated last, drop the rest.
+
+        Where the memory cannot branch no more than the tree's stem is kept: what stands on it is
+        to be evaluated again.
+        """
         ...
 
     def truncate(self, sequence: SequenceId, n_tokens: int) -> int:

@@ -189,7 +189,7 @@ class Runs:
         n_leaves = sum(len(other.leaves()) for other in chunks if not other.is_chain)
         n_free = self._engine.n_sequences - self._kv.n_running - self._kv.n_idle
         has_rows = n_tokens <= self._engine.n_batch and n_rows <= self._engine.n_rows
-        return has_rows and n_leaves <= n_free
+        return has_rows and (n_leaves <= n_free or not self._engine.can_branch)
 
     def _next_to_read(self, reading: list[_Run]) -> _Run:
         """Prompts take turns: the one after the one that was read last."""

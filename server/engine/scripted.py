@@ -171,7 +171,9 @@ class ScriptedEngine:
         tree = self._evaluated.pop(sequence, None)
         if tree is None or not 0 <= node < len(tree):
             raise ValueError(f"sequence {sequence} has no evaluated node {node}")
-        self._extend(sequence, [tree.tokens[i] for i in tree.path(node)])
+        path = tree.path(node)
+        kept = path if self.can_branch else path[: tree.stem_length()]
+        self._extend(sequence, [tree.tokens[i] for i in kept])
 
     def truncate(self, sequence: SequenceId, n_tokens: int) -> int:
         if n_tokens < self.shortest(sequence):

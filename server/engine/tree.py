@@ -84,6 +84,19 @@ class TokenTree:
                 return i
         return max(len(self.tokens) - 1, 0)
 
+    def stem_length(self) -> int:
+        """How many nodes at the head all others stand on, up to the first whose row is wanted.
+
+        It is what a memory that cannot be cut back keeps, whatever of the others is committed.
+        """
+        return 0 if ROOT in self.parents[1:] else min(self.trunk_length() + 1, len(self.tokens))
+
+    def stem(self) -> TokenTree:
+        """The nodes of the stem, with those of its rows that are wanted."""
+        n_stem = self.stem_length()
+        wants = [node for node in self.wants if node < n_stem]
+        return TokenTree.chain(self.tokens[:n_stem], wants)
+
     def after(self, n_trunk: int) -> TokenTree:
         """What is left on top of the first `n_trunk` nodes, which must be of the trunk."""
         return TokenTree(

@@ -1,8 +1,8 @@
 """`POST /v1/explain`: why a completion is what it is; `GET /explain`: a page to watch it on.
 
-The body is that of `/infill`. Of it `stream`, `n`, `seq` and the temperature say nothing here;
-`n_predict` is 8 where there is none, and no text has more than 64 tokens. Errors are in the words
-of `/v1/`.
+The body is that of `/infill`, and checked as it is. Of it `stream`, `n`, `seq` and the temperature
+say nothing here; `n_predict` is 8 where there is none, 0 is 1, and no text has more than 64 tokens.
+Errors are in the words of `/v1/`.
 
 The page is static and open to all: what it shows comes from `/v1/explain`, which wants the API
 key. Its script and style are named by their hashes, and nothing else of any kind is run or loaded.

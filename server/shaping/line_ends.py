@@ -23,6 +23,7 @@ class LineEnds:
     def __init__(self, line_end: str) -> None:
         self._line_end = line_end
         self._after_cr = False
+        self.ended = False
         self.fired = False
 
     def feed(self, text: str) -> str:
@@ -35,3 +36,31 @@ class LineEnds:
         ended = lf_only(text).replace("\n", self._line_end)
         self.fired = self.fired or ended != text
         return ended
+
+    def flush(self) -> str:
+        """What is left of the text: nothing is held."""
+        return ""
+
+
+class BetweenCrAndLf(LineEnds):
+    """The same where the cursor stands inside a line end, which counts as before it.
+
+    What goes on with the line cannot be inserted there without breaking its end, so all of such a
+    text is left out. Of another the first LF ends the line, and a CR behind it begins a line end.
+    """
+
+    def __init__(self, line_end: str) -> None:
+        super().__init__(line_end)
+        self._has_begun = False
+
+    def feed(self, text: str) -> str:
+        if self.ended or not text:
+            return ""
+        if self._has_begun:
+            return super().feed(text)
+        self._has_begun = self.fired = True
+        self.ended = not text.startswith("\n")
+        return "" if self.ended else "\n" + super().feed(text[1:])
+
+    def flush(self) -> str:
+        return "\r" if self._has_begun and not self.ended else ""

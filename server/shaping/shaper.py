@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from suture.server.request import Edit, Shape
 from suture.server.shaping.closers import OverClosers
-from suture.server.shaping.line_ends import LineEnds
+from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds
 from suture.server.shaping.rejoin import Rejoin
 from suture.server.shaping.rule import Rule
 from suture.server.shaping.surroundings import Surroundings
@@ -31,14 +31,15 @@ class Shaper:
         self._rejoin = Rejoin(around.prefix, around.suffix if shows else "", around.is_suffix_cut)
         self._rules: Sequence[Rule] = (self._rejoin, *_rules(around, shape)) if shows else ()
         self._n_over = 0  # of the rules, those that no text comes to any more
-        self._line_ends = LineEnds(around.line_end)
+        line_ends = BetweenCrAndLf if around.is_between_cr_and_lf else LineEnds
+        self._line_ends = line_ends(around.line_end)
         self._over_rest = OverClosers(around.rest, prefix)
         self._says_nothing = True
 
     @property
     def is_over(self) -> bool:
         """Whether all that comes would be left out."""
-        return self._n_over > 0
+        return self._n_over > 0 or self._line_ends.ended
 
     @property
     def has_rejoined(self) -> bool:
@@ -77,7 +78,8 @@ class Shaper:
 
     def flush(self) -> str:
         """What is left to be inserted of the text, which ends here."""
-        return self._insert(self._through("", is_last=True))
+        ended = self._insert(self._through("", is_last=True))
+        return ended + self._over_rest.feed(self._line_ends.flush())
 
     def _through(self, text: str, is_last: bool) -> str:
         for index in range(self._n_over, len(self._rules)):
@@ -90,8 +92,9 @@ class Shaper:
         return text
 
     def _insert(self, text: str) -> str:
+        text = self._line_ends.feed(text)
         self._says_nothing = self._says_nothing and not text
-        return self._over_rest.feed(self._line_ends.feed(text))
+        return self._over_rest.feed(text)
 
 
 def _rules(around: Surroundings, shape: Shape) -> tuple[Rule, ...]:

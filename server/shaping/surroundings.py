@@ -12,7 +12,8 @@ class Surroundings:
     """The text around a cursor as the model was shown it, LF only.
 
     A side that is `cut` does not reach the document's start or end. `rest` are closers between the
-    cursor and `suffix` that the model was not shown (`closers.py`). `line_end` is the document's.
+    cursor and `suffix` that the model was not shown (`closers.py`). `line_end` is the document's;
+    the cursor may stand between the CR and the LF of one, which counts as before it.
     `path` and `language` are as the client calls them.
     """
 
@@ -22,6 +23,7 @@ class Surroundings:
     is_suffix_cut: bool = False
     rest: str = ""
     line_end: LineEnd = "\n"
+    is_between_cr_and_lf: bool = False
     path: str | None = None
     language: str | None = None
 

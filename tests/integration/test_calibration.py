@@ -92,7 +92,7 @@ def test_what_cannot_be_calibrated_is_said_in_one_line(
         (["--calibrate", str(cache / "none.gguf")], 2, "none.gguf"),
         (["--calibrate", sys.executable], 2, "python"),
         (["--calibrate", str(tiny), "--model", str(tiny)], 2, "--model"),
-        (["--calibrate", str(small_model)], 1, "NO_FIM"),
+        (["--calibrate", str(small_model)], 2, "this model has no FIM tokens"),
     ):
         found, out, err = doctor(capfd, *flags)
         assert (found, out) == (status, ""), flags

@@ -89,12 +89,13 @@ def test_flags_of_the_request_are_sent(file: Path, tmp_path: Path) -> None:
     extra.write_text("x = 1\n")
     fake = FakeCompleter()
     flags = ["--healing", "off", "--give-back", "2", "--layout", "spm", "--max-tokens", "7"]
+    flags += ["--fim-boundary", "move"]
     with serving(fake) as url:
         command = ["complete", f"{file}:2:1", "--server", url, *flags]
         assert cli.main([*command, "--extra", str(extra), str(file)]) == 0
     request = fake.requests[0]
     assert (request.healing, request.give_back, request.layout) == ("off", 2, "spm")
-    assert request.max_tokens == 7
+    assert (request.fim_boundary, request.max_tokens) == ("move", 7)
     assert [(extra.text, extra.path) for extra in request.extra] == [
         ("x = 1\n", str(extra)),
         ("for i in :\r\n    pass\r\n", str(file)),
@@ -310,6 +311,7 @@ def test_a_key_is_sent(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[
         ["{file}:1:1", "-n", "2", "--diff"],
         ["{file}:1:1", "--max-tokens", "-1"],
         ["{file}:1:1", "--healing", "magic"],
+        ["{file}:1:1", "--fim-boundary", "mix"],
         ["{file}:1:1", "--model", "nothing.gguf", "--local"],
         ["{file}:1:1", "--json", "--diff"],
         ["{file}:1:1", "--server", "http://x", "--local"],
@@ -327,6 +329,24 @@ def test_wrong_usage_is_one_line_and_status_2(
     out, err = capfd.readouterr()
     assert out == "" and err.startswith("suture") and err.count("\n") == 1
     assert local.requests == []
+
+
+def test_a_number_that_is_none_is_named(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for flag, value in (("--max-tokens", "-1"), ("--max-tokens", "1e3"), ("-n", "-2")):
+        assert cli.main(["complete", f"{file}:1:1", flag, value]) == 2
+        told = f"argument {flag}: must be a whole number from 0 on, not '{value}'"
+        assert told in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("arguments", [["complete"], ["complete", "--stream"], ["models"]])
+def test_where_nothing_can_be_written_it_is_one_line(arguments: list[str], file: Path) -> None:
+    with serving(FakeCompleter(says("x"))) as url, open("/dev/full", "wb") as full:
+        at = [f"{file}:1:1", "--server", url] if arguments[0] == "complete" else []
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "LC_ALL": "C"}
+        command = [sys.executable, "-m", "suture.server", *arguments, *at]
+        made = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environ, timeout=30)
+    assert (made.returncode, made.stderr) == (3, b"suture: cannot write: No space left on device\n")
 
 
 def test_help_lists_the_verbs_that_work(capfd: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,14 @@ def test_a_pipe_gets_text_without_colour_in_its_encoding(url: str, file: Path) -
         assert "healed INSIDE_WORD" in text and "exact      asked" in text
 
 
+def test_a_terminal_without_a_name_or_a_dumb_one_gets_no_escapes(url: str, file: Path) -> None:
+    for term, is_coloured in (("", False), ("dumb", False), ("xterm", True)):
+        _, out, _ = asked(
+            f"{file}:1:13", "--server", url, *SPM, TERM=term, FORCE_COLOR="1", COLUMNS="100"
+        )
+        assert (b"\x1b" in out) == is_coloured, term
+
+
 def test_json_is_the_answer_of_the_route_and_the_same_in_process(
     url: str, file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,11 +111,13 @@ def test_flags_are_those_of_complete(file: Path, tmp_path: Path) -> None:
     fake = FakeCompleter()
     with serving(fake) as address:
         command = [f"{file}:1:13", "--server", address, "--healing", "off", "--max-tokens", "5"]
+        command += ["--fim-boundary", "move"]
         cli.main(["explain", *command, "--extra", str(file)])
         cli.main(["complete", *command, "--extra", str(file)])
     requests = fake.requests
     assert len(requests) == 2 and requests[0] == requests[1]
     assert (requests[0].healing, requests[0].max_tokens) == ("off", 5)
+    assert requests[0].fim_boundary == "move"
 
 
 def test_the_status_says_what_complete_says(

@@ -18,7 +18,9 @@ import pytest
 from support.explaining import SPEAKING, exact, piece_names
 from support.fake_completer import FakeCompleter
 from support.http_server import Json, client, serving, settings
+from support.scripted_completer import VOCABULARY
 from suture.server.engine.protocol import Logits
+from suture.server.engine.scripted import random_model
 from suture.server.errors import EngineError, InfillUnsupported, Loading, QueueFull
 from suture.server.routes.explain import content_security_policy
 
@@ -89,6 +91,22 @@ def test_explaining_changes_no_answer() -> None:
     assert before["suture"]["healing"]["logprob"] == after["suture"]["healing"]["logprob"]
 
 
+def test_the_bound_is_that_of_the_answer() -> None:
+    """At an exact end not every follower is asked about: the answer is none the worse for it."""
+    body = BODY | {"temperature": 0, "n_predict": 8}
+    noise = random_model(VOCABULARY.n_vocab)
+    with exact(settings(), noise) as completer, serving(completer) as url, client(url) as http:
+        answer = http.post("/infill", json=body).json()["suture"]["healing"]
+        told = http.post(ROUTE, json=body).json()["covers"]
+    assert answer["level"] == "exact" and told["tv_bound"] == answer["tv_bound"]
+
+
+@pytest.mark.parametrize("field", ["n_predict", "max_tokens"])
+def test_no_tokens_are_one_and_all_are_as_many_as_may_be(field: str) -> None:
+    assert explained(BODY | {field: 0})["finish"] == "length"
+    assert explained(BODY | {field: -1})["finish"] == "eos"
+
+
 def test_a_kept_tail_is_weak_and_its_prompt_is_run_once() -> None:
     with exact(settings()) as completer, serving(completer) as url, client(url) as http:
         told = http.post(ROUTE, json=HOLE | {"fim_boundary": "keep"}).json()
@@ -131,6 +149,7 @@ WRONG: list[tuple[Json, str | None]] = [
     ({"grammar": "root ::= ("}, "grammar"),
     ({"n_predict": "8"}, "n_predict"),
     ({"temperature": -1}, "temperature"),
+    ({"n": 99}, "n"),
     ({"input_extra": [1]}, "input_extra[0]"),
 ]
 
@@ -284,8 +303,36 @@ def test_the_script_makes_no_markup_of_text(sink: str) -> None:
     assert sink not in SCRIPT
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node to read the script")
+# Strings, templates without parts, comments, and regular expressions where a value may begin.
+LITERALS = re.compile(
+    r"""(?s)"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`|//[^\n]*|/\*.*?\*/"""
+    r"""|(?<=[(,=:!&|?;])\s*/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/[a-z]*"""
+)
+
+
 def test_the_script_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "page.js"
-    path.write_text(SCRIPT, "utf-8")
-    subprocess.run(["node", "--check", str(path)], check=True, timeout=30)
+    open_ones: list[str] = []
+    for mark in re.findall(r"[][(){}\"'`]", LITERALS.sub("", SCRIPT)):
+        assert mark not in "\"'`", "a string without an end"
+        if mark in "([{":
+            open_ones.append(mark)
+        else:
+            assert open_ones and open_ones.pop() + mark in ("()", "[]", "{}")
+    assert open_ones == []
+    if shutil.which("node") is not None:  # who can read all of it does
+        path = tmp_path / "page.js"
+        path.write_text(SCRIPT, "utf-8")
+        subprocess.run(["node", "--check", str(path)], check=True, timeout=30)
+
+
+def test_the_script_asks_for_what_the_page_and_an_answer_have() -> None:
+    ids = set(re.findall(r'\bid="(\w+)"', PAGE))
+    assert set(re.findall(r'byId\("(\w+)"\)', SCRIPT)) <= ids
+    told = explained(BODY)
+    assert set(re.findall(r"\bsaid\.(\w+)", SCRIPT)) - {"error"} <= told.keys()
+    for part, name in (
+        ("prompt", r"said\.prompt"),
+        ("covers", "found"),
+        ("cursor", r"said\.cursor"),
+    ):
+        assert set(re.findall(rf"\b{name}\.(\w+)", SCRIPT)) <= told[part].keys(), part

@@ -65,6 +65,15 @@ def test_a_value_that_does_not_exist_is_answered_with_those_that_do(
     assert completer.requests == []
 
 
+def test_given_back_line_ends_are_said_as_the_model_is_shown_them() -> None:
+    body = {"input_prefix": "def x = ()\r\n    ret", "input_suffix": "", "give_back": 8}
+    body["fim_boundary"] = "move"
+    with scripted(MOVED, settings()) as completer, serving(completer) as url, client(url) as http:
+        healing = http.post("/infill", json=body).json()["suture"]["healing"]
+    assert "\n" in healing["pending"] and "\r" not in healing["pending"]
+    assert bytes(healing["pending_bytes"]) == healing["pending"].encode()
+
+
 @pytest.mark.parametrize("path", BODIES)
 def test_null_is_the_default(path: str) -> None:
     completer = FakeCompleter()

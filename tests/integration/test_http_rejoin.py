@@ -11,7 +11,7 @@ import pytest
 from support.answering import answering_model
 from support.http_server import Json, client, events, serving, settings
 from support.scripted_completer import scripted
-from suture.server.request import CompletionRequest
+from suture.server.request import CompletionRequest, Layout
 
 PREFIX, SUFFIX = "def f(w, h):\n    x = ", "\n    return x\n\nprint(f)\n"
 SAYS = "w * h\n    y = x\n    return x\n\nprint(f)\n"
@@ -88,3 +88,25 @@ def test_what_was_typed_of_it_leaves_the_rest() -> None:
     assert first["content"] == TEXT
     assert (rest["content"], rest["suture"]["finish"]) == (TEXT[9:], "suffix")
     assert rest["suture"]["prompt"]["evaluated"] == 0
+
+
+@pytest.mark.parametrize("layout", ["psm", "spm", "anchor"])
+@pytest.mark.parametrize(
+    ("says", "text"), [("\n    y = 2\n    z = 3", "\n    y = 2\r\n    z = 3\r"), (" + 2", "")]
+)
+def test_an_answer_between_cr_and_lf_breaks_no_line_end(
+    layout: Layout, says: str, text: str
+) -> None:
+    prefix, suffix = "def f(w, h):\r\n    x = 1\r", "\n    return x\r\n"
+    hole = CompletionRequest(prefix, suffix, infill=True, max_tokens=60, layout=layout)
+    body = {"input_prefix": prefix, "input_suffix": suffix, "temperature": 0, "layout": layout}
+    with (
+        scripted(answering_model(hole, says), settings()) as completer,
+        serving(completer) as url,
+        client(url) as http,
+    ):
+        answer = http.post("/infill", json=body).json()
+        streamed = events(http.post("/infill", json=body | {"stream": True}))
+    assert answer["content"] == "".join(json.loads(event)["content"] for event in streamed) == text
+    assert answer["suture"]["reason"] == (None if text else "EMPTY")
+    assert "\r" not in (prefix + text + suffix).replace("\r\n", "")

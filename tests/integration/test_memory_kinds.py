@@ -16,16 +16,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.driving import whole
 from support.http_server import client, serving, settings
 from support.tiny_models import WINDOW, Architecture, tiny_model
+from support.toy import toy_budget
 from support.vocabularies import pulled
+from suture.healing import (
+    CanonicalPairs,
+    Posterior,
+    TokenTransducer,
+    Vocabulary,
+    log_softmax_row,
+)
 from suture.server.commands.doctor import examine
+from suture.server.decoding.covering import Coverings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.kv import KvCache
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.protocol import Logits, Memory, SequenceId
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 from suture.server.local import local_completer
+from suture.server.prompt.plan import plan_prompt
+from suture.server.request import CompletionRequest, SamplingParams
 
 pytestmark = pytest.mark.model
 
@@ -199,7 +213,7 @@ def test_a_state_is_forked_where_it_stands_and_nowhere_else(
         read(engine, sequence, text)
         with pytest.raises(ValueError, match="cannot be forked"):
             engine.fork(sequence, 59)
-        with pytest.raises(ValueError, match="chains only"):
+        with pytest.raises(ValueError, match="one first token only"):
             engine.evaluate([(sequence, TokenTree((1, 2), (-1, -1), (0, 1)))])
         forks = [engine.fork(sequence, 60) for _ in range(3)]
         rows = [read(engine, fork, [token]) for token, fork in enumerate(forks, 500)]
@@ -229,6 +243,141 @@ def test_a_failure_empties_every_state(name: Architecture, tiny: dict[Architectu
         read(engine, failing, text)
 
 
+# Where paths part, where one is inside another, and where a chain's inner row is wanted.
+TREES = [
+    TokenTree((5, 600, 601, 602, 603), (-1, 0, 1, 1, 0), (0, 1, 2, 3, 4)),
+    TokenTree((5, 6, 600, 601, 602), (-1, 0, 1, 2, 1), (1, 4, 2)),
+    TokenTree((5, 600, 601), (-1, 0, 1), (0, 2)),
+]
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("tree", TREES)
+def test_paths_of_a_tree_have_the_rows_of_a_cold_engine(
+    name: Architecture, tree: TokenTree, tiny: dict[Architecture, Path]
+) -> None:
+    """Beside other sequences, in one batch with one that draws; and all go on from where they were.
+
+    A state that is rolled back must be the one before: as in llama.cpp#19794 and #21831.
+    """
+    text, beside = words(random.Random(4), 60), words(random.Random(5), 40)
+    with loaded(tiny[name]) as engine, loaded(tiny[name]) as other:
+        first, second = engine.open(), engine.open()
+        read(engine, first, text)
+        read(engine, second, beside)
+        rows, drawn = engine.evaluate([(first, tree), (second, TokenTree.chain([7]))])
+        for node, row in zip(tree.wants, rows, strict=True):
+            path = [tree.tokens[at] for at in tree.path(node)]
+            assert same(row, cold(other, [*text, *path]))
+        assert same(drawn[0], cold(other, [*beside, 7]))
+        engine.commit(first, len(tree) - 1)
+        engine.commit(second, 0)
+        stem = list(tree.tokens[: tree.stem_length()])
+        assert list(engine.tokens(first)) == [*text, *stem]
+        assert same(read(engine, first, [8]), cold(other, [*text, *stem, 8]))
+        assert same(read(engine, second, [8]), cold(other, [*beside, 7, 8]))
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_paths_need_no_sequence_of_those_that_requests_have(
+    name: Architecture, tiny: dict[Architecture, Path]
+) -> None:
+    text = words(random.Random(6), 20)
+    with loaded(tiny[name]) as engine, loaded(tiny[name]) as other:
+        sequences = [engine.open() for _ in range(engine.n_sequences)]
+        for token, sequence in enumerate(sequences, 700):
+            read(engine, sequence, [*text, token])
+        for token, sequence in enumerate(sequences, 700):
+            [rows] = engine.evaluate([(sequence, TREES[0])])
+            assert same(rows[2], cold(other, [*text, token, 5, 600, 601]))
+            engine.commit(sequence, 0)
+        for token, sequence in enumerate(sequences, 700):
+            assert same(read(engine, sequence, [9]), cold(other, [*text, token, 5, 9]))
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("n_decoded", [1, 2])
+def test_a_failure_under_a_path_empties_every_state(
+    name: Architecture, n_decoded: int, tiny: dict[Architecture, Path]
+) -> None:
+    text = words(random.Random(7), 60)
+    with loaded(tiny[name]) as engine, loaded(tiny[name]) as other:
+        failing, beside = engine.open(), engine.open()
+        read(engine, failing, text)
+        read(engine, beside, text)
+        decode, n_left = engine._lib.llama_decode, n_decoded
+
+        def fails_later(*arguments: Any) -> int:
+            nonlocal n_left
+            n_left -= 1
+            return -3 if n_left < 0 else int(decode(*arguments))
+
+        engine._lib.llama_decode = fails_later
+        try:
+            with pytest.raises(EngineError, match="code -3"):
+                engine.evaluate([(failing, TREES[0])])
+        finally:
+            engine._lib.llama_decode = decode
+        assert [list(engine.tokens(one)) for one in (failing, beside)] == [[], []]
+        read(engine, failing, text)
+        [rows] = engine.evaluate([(failing, TREES[0])])
+        assert same(rows[2], cold(other, [*text, 5, 600, 601]))
+        engine.commit(failing, 0)
+        assert same(read(engine, failing, [9]), cold(other, [*text, 5, 9]))
+
+
+def generation_of(
+    prefix: str, temperature: float, engine: LlamaEngine, coverings: Coverings
+) -> Generation:
+    sampling = SamplingParams(temperature=temperature, seed=1)
+    request = CompletionRequest(prefix, max_tokens=4, shape="raw", sampling=sampling)
+    vocabulary = engine.vocabulary
+    plan = plan_prompt(request, vocabulary, None, engine.encode, toy_budget(engine.n_ctx))
+    stream = byte_stream(request, plan, TokenTransducer(vocabulary))
+    return Generation(request, plan, vocabulary, stream, engine, coverings=coverings)
+
+
+def scored(row: Logits, vocabulary: Vocabulary) -> Logits:
+    """Log probabilities of what may be drawn."""
+    banned = set(vocabulary.silent_ids) - vocabulary.eog_ids
+    row[list(banned)] = -np.inf
+    return log_softmax_row(row)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", MEMORIES)
+def test_c1_what_is_drawn_from_is_the_posterior_of_rows_evaluated_apart(
+    name: Architecture, temperature: float, tiny: dict[Architecture, Path]
+) -> None:
+    with loaded(tiny[name]) as engine, loaded(tiny[name]) as other:
+        pairs = CanonicalPairs(engine.vocabulary, engine.encode)
+        seen: list[Posterior] = []
+        coverings = Coverings(
+            engine.vocabulary, pairs, observe=seen.append, can_branch=engine.can_branch
+        )
+        for prefix in (FILE, OTHER, FILE[:60], OTHER + "m"):
+            generation = generation_of(prefix, temperature, engine, coverings)
+            text, result = whole(generation, engine)
+            posterior = seen.pop()
+            assert result.healing.level == ("exact" if engine.can_branch else "exact_seq")
+            kept, tree, vocabulary = generation.prompt_ids, posterior.tree, engine.vocabulary
+            rows = {
+                node: scored(cold(other, [*kept, *tree.path(node)]), vocabulary)
+                for node in tree.wants
+            }
+            expected = Posterior(tree, rows, vocabulary, pairs, vocabulary.eog_ids)
+            expected.ask_best(64)
+            assert set(posterior.rows) == set(rows)
+            for node, row in rows.items():
+                may_be = np.isfinite(row)
+                assert same(posterior.rows[node][may_be], row[may_be])
+            assert abs(result.healing.log_evidence - expected.log_evidence) < 0.1
+            if temperature == 0.0:
+                best = next(expected.best_groups())
+                said = text.encode()
+                assert said.startswith(best.overhang) or best.overhang.startswith(said)
+
+
 def ask(url: str, prompt: str, **more: object) -> Any:
     body = {"prompt": prompt, "max_tokens": 10, "ignore_eos": True, "temperature": 0} | more
     with client(url) as http:
@@ -249,16 +398,23 @@ def test_k2_a_server_that_has_served_says_what_a_new_one_says(
     name: Architecture, tiny: dict[Architecture, Path]
 ) -> None:
     """Typed on, cut back, another file and back, with healing and drafts."""
+    level = "exact_seq" if name in STATES else "exact"
     at = settings(model=str(tiny[name]), threads=1)
     with ExitStack() as stack:
         warm = stack.enter_context(serving(stack.enter_context(local_completer(at))))
         answers = [ask(warm, prompt) for prompt in PROMPTS]
         with client(warm) as http:
             assert http.get("/v1/status").json()["model"]["memory"] == MEMORIES[name]
+            told = http.post("/v1/explain", json={"input_prefix": FILE, "input_suffix": ""}).json()
     for prompt, answer in zip(PROMPTS, answers, strict=True):
         with local_completer(at) as completer, serving(completer) as url:
             assert ask(url, prompt)["choices"] == answer["choices"]
     reused = [answer["suture"]["prompt"]["reused"] for answer in answers]
+    levels = {answer["suture"]["healing"]["level"] for answer in answers}
+    assert levels == {level}
+    assert [method["level"] for method in told["methods"] if method["name"] == "exact"] == [level]
+    assert told["covers"]["nodes"]
+    assert "NOT_EXACT" not in [found["code"] for found in told["diagnoses"]]
     if name in STATES:
         assert max(reused) == 0, "a text that was typed on is not where the generation ended"
     else:

@@ -308,3 +308,23 @@ def test_no_more_pairs_are_remembered_than_said() -> None:
         assert few.is_pair(left, right) == many.is_pair(left, right)
         assert few.n_cached <= 5
     assert many.n_cached == len(set(pairwise(ids)))
+
+
+def test_blanks_behind_a_line_feed_are_learnt_without_asking_the_tokenizer() -> None:
+    vocabulary, encode = toy("qwen2")
+    learnt, asked = CanonicalPairs(vocabulary, encode), CanonicalPairs(vocabulary, encode)
+    learnt.learn_blanks()
+    n_learnt = learnt.n_cached
+    [line_feed] = vocabulary.ids_of(b"\n")
+    blanks = [i for i in range(vocabulary.n_vocab) if vocabulary.bytes_of(i).isspace()]
+
+    assert n_learnt == len(blanks) > 2
+    for token_id in blanks:
+        assert learnt.is_pair(line_feed, token_id) == asked.is_pair(line_feed, token_id)
+    assert learnt.n_cached == n_learnt
+
+    def refuse(piece: bytes) -> list[int]:
+        raise AssertionError(piece)
+
+    without_merges, _ = sentencepiece_like()
+    CanonicalPairs(without_merges, refuse).learn_blanks()

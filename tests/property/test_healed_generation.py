@@ -19,11 +19,12 @@ from support.driving import TIMEOUT_S, chunks_of, collect, whole
 from support.toy import special, toy_budget, toy_encode, toy_generation, toy_vocabulary
 from support.vocab import byte_level
 from suture.healing import CanonicalPairs, TokenTransducer, log_softmax_row, reference
+from suture.server.decoding import covering
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.job import Job
-from suture.server.engine.protocol import Batch, Logits
+from suture.server.engine.protocol import Batch, Logits, Memory
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.errors import EngineError
@@ -66,8 +67,8 @@ def counting(model: Model, asked: Counter[Path]) -> Model:
     return logits
 
 
-def test_without_coverings_as_where_a_memory_cannot_branch_it_is_the_recursive_rule() -> None:
-    engine = ScriptedEngine(VOCABULARY, toy_encode, NOISE, memory="recurrent")
+def test_without_coverings_it_is_the_recursive_rule() -> None:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, NOISE)
     request = CompletionRequest("const userNa", max_tokens=6, shape="raw")
     told: queue.Queue[object] = queue.Queue()
     with running(engine) as scheduler:
@@ -75,6 +76,45 @@ def test_without_coverings_as_where_a_memory_cannot_branch_it_is_the_recursive_r
         text, result = collect(told)
     assert result.healing.level == "recursive" and result.healing.tv_bound == 1.0
     assert text == complete(replace(request, healing="recursive"))[0]
+
+
+# Level exact_seq
+
+
+def complete_on_a_state(request: CompletionRequest, model: Model) -> tuple[str, CompletionResult]:
+    engine = ScriptedEngine(VOCABULARY, toy_encode, model, memory="recurrent")
+    told: queue.Queue[object] = queue.Queue()
+    with running(engine) as scheduler:
+        scheduler.submit(Job(toy_generation(request, engine), told.put))
+        return collect(told)
+
+
+@pytest.mark.parametrize("prefix", ["const userNa", "def x;\n    ret", "x = us", "a ", "def x;"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_k2_path_by_path_is_what_a_tree_at_once_is(prefix: str, temperature: float) -> None:
+    for seed in range(5):
+        model = random_model(VOCABULARY.n_vocab, seed)
+        sampling = SamplingParams(temperature=temperature, seed=seed)
+        request = CompletionRequest(prefix, max_tokens=6, shape="raw", sampling=sampling)
+        text, result = complete_on_a_state(request, model)
+        expected_text, expected = complete(request, model)
+        assert text == expected_text
+        assert result.healing.level == {"exact": "exact_seq"}.get(
+            expected.healing.level, expected.healing.level
+        )
+        assert replace(result.healing, level="exact") == replace(expected.healing, level="exact")
+
+
+def test_c2_a_tree_of_too_many_paths_is_made_again_of_few_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = CompletionRequest("const userNa", max_tokens=1, shape="raw")
+    _, all_of_it = complete(request)
+    monkeypatch.setattr(covering, "MAX_PATHS", 1)
+    _, result = complete_on_a_state(request, NOISE)
+    assert result.healing.level == "exact_seq"
+    assert result.healing.nodes < all_of_it.healing.nodes
+    assert all_of_it.healing.tv_bound < result.healing.tv_bound < 1.0
 
 
 def test_c1_the_evidence_is_that_of_all_covers() -> None:
@@ -467,7 +507,10 @@ def test_a_batch_with_covers_that_fails_is_tried_one_by_one() -> None:
     assert texts == [complete(request)[0] for request in requests]
 
 
-def test_x1_a_job_that_is_cancelled_under_its_covers_keeps_its_prompt_and_no_more() -> None:
+@pytest.mark.parametrize("memory", ["full", "recurrent"])
+def test_x1_a_job_that_is_cancelled_under_its_covers_keeps_its_prompt_and_no_more(
+    memory: Memory,
+) -> None:
     job: Job | None = None
 
     class Cancelling(ScriptedEngine):
@@ -477,7 +520,7 @@ def test_x1_a_job_that_is_cancelled_under_its_covers_keeps_its_prompt_and_no_mor
                 job.end_early = "cancelled"
             return rows
 
-    engine = Cancelling(VOCABULARY, toy_encode, NOISE)
+    engine = Cancelling(VOCABULARY, toy_encode, NOISE, memory=memory)
     told: queue.Queue[object] = queue.Queue()
     generation = toy_generation(CompletionRequest("const us", max_tokens=6), engine)
     job = Job(generation, told.put)

@@ -83,5 +83,6 @@ def toy_generation(
     if request.grammar is not None:
         engine.check_grammar(request.grammar)
     known = DraftIndex(plan.kept_ids, expected)
-    coverings = Coverings(vocabulary, CanonicalPairs(vocabulary, engine.encode))
+    pairs = CanonicalPairs(vocabulary, engine.encode)
+    coverings = Coverings(vocabulary, pairs, can_branch=engine.can_branch)
     return Generation(request, plan, vocabulary, stream, engine, known, coverings)

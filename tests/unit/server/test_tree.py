@@ -53,6 +53,22 @@ def test_a_chains_trunk_is_all_but_its_last() -> None:
     assert TokenTree.chain([1]).trunk_length() == 0
 
 
+@given(trees())
+def test_all_stands_on_the_stem_and_no_row_above_its_end_is_wanted(tree: TokenTree) -> None:
+    stem = tree.stem()
+    n = len(stem)
+    assert stem.is_chain and set(stem.wants) <= {n - 1}
+    assert all(tree.path(node)[:n] == list(range(n)) for node in range(n, len(tree)))
+    assert n or ROOT in tree.parents[1:]
+
+
+def test_the_stem_ends_where_a_row_is_wanted_or_paths_part() -> None:
+    assert TokenTree.chain([1, 2, 3]).stem_length() == 3
+    assert TokenTree.chain([1, 2, 3], wants=(1, 2)).stem_length() == 2
+    assert TokenTree((1, 2, 3), (-1, 0, 0), (1, 2)).stem_length() == 1
+    assert TokenTree((1, 2), (-1, -1), (0, 1)).stem_length() == 0
+
+
 @pytest.mark.parametrize(
     "tree",
     [

@@ -73,6 +73,11 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_cursor("a\0b:1:1", None)
 
 
+def test_a_cursor_between_cr_and_lf_is_before_both() -> None:
+    assert read_cursor("-", b"x\r\0\ny") == Cursor("x", "\r\ny")
+    assert read_cursor("-", b"x\r\0y") == Cursor("x\r", "y")
+
+
 def test_standard_input_has_one_nul_at_the_cursor() -> None:
     assert read_cursor("-", "a\r\0é".encode()) == Cursor("a\r", "é")
     for raw in (b"", b"ab", b"a\0b\0"):

@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from suture.server.shaping.line_ends import LineEnds
+from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds
 
 PARTS = st.lists(st.text("a\r\n", max_size=4), max_size=8)
 
@@ -25,3 +25,18 @@ def test_each_line_end_becomes_the_documents(parts: list[str], line_end: str) ->
 def test_lf_documents_get_the_text_as_it_is(parts: list[str]) -> None:
     line_ends = LineEnds("\n")
     assert [line_ends.feed(part) for part in parts] == parts
+
+
+@given(PARTS, st.sampled_from(["\n", "\r\n", "\r"]))
+@example(["\n", "a"], "\r\n")
+def test_inside_a_line_end_nothing_is_inserted_that_breaks_it(
+    parts: list[str], line_end: str
+) -> None:
+    parts = [part.replace("\r", "\n") for part in parts]
+    line_ends, said = BetweenCrAndLf(line_end), "".join(parts)
+    text = "".join([*map(line_ends.feed, parts), line_ends.flush()])
+    if not said.startswith("\n"):
+        assert text == "" and line_ends.ended == bool(said)
+        return
+    # As if the cursor were before the CR, but for the first line end, which is the document's.
+    assert "x\r" + text + "\ny" == "x\r\n" + said[1:].replace("\n", line_end) + "\r\ny"

@@ -43,3 +43,13 @@ def test_whether_anything_was_left_is_known() -> None:
     shaper = Shaper(Surroundings("x = 1", "\nprint(x)\n"), "x = 1")
     assert shaped(shaper, "\nprint(x)\n") == ""
     assert shaper.says_nothing and shaper.has_only_rejoined
+
+
+def test_between_cr_and_lf_a_text_that_goes_on_with_the_line_is_left_out() -> None:
+    around = Surroundings("x = 1", "\ny = 2\n", line_end="\r\n", is_between_cr_and_lf=True)
+    shaper = Shaper(around, "x = 1\r")
+    assert shaped(shaper, " + 2") == ""
+    assert shaper.is_over and shaper.says_nothing
+    shaper = Shaper(around, "x = 1\r")
+    assert shaped(shaper, "\nz", " = 2") == "\nz = 2\r"
+    assert not shaper.is_over and shaper.rules == ("line_ends",)
