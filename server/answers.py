@@ -160,11 +160,12 @@ class Answer:
 
 
 SUPERSEDED = CompletionChunk("", result=CompletionResult("superseded", "SUPERSEDED"))
+EXCLUDED = CompletionChunk("", result=CompletionResult("eos", "EXCLUDED"))
 
 
-def superseded(request: CompletionRequest) -> list[CompletionChunk]:
-    """The chunks of a request that came too late, one for each candidate."""
-    return [replace(SUPERSEDED, index=index) for index in range(request.n)]
+def for_each_candidate(chunk: CompletionChunk, request: CompletionRequest) -> list[CompletionChunk]:
+    """The chunks of a request all of whose candidates end with this one."""
+    return [replace(chunk, index=index) for index in range(request.n)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import NoReturn
 from suture.server.commands import exits
 from suture.server.errors import (
     EngineError,
+    Excluded,
     InfillUnsupported,
     RequestError,
     SetupError,
@@ -82,7 +83,7 @@ def build_parser(verbs: dict[str, ModuleType]) -> Parser:
 
 def exit_status(error: Exception) -> int:
     """The status that an error ends a command with."""
-    if isinstance(error, InfillUnsupported):
+    if isinstance(error, InfillUnsupported | Excluded):
         return exits.NO_TEXT
     if isinstance(error, SetupError | RequestError):
         return exits.SETUP
@@ -90,9 +91,8 @@ def exit_status(error: Exception) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    if isinstance(error, InfillUnsupported):
-        return " ".join(f"NO_FIM: {error}".split())
     if isinstance(error, SutureError):
-        return " ".join(str(error).split())
+        code = "" if error.reason is None else f"{error.reason}: "
+        return " ".join(f"{code}{error}".split())
     detail = " ".join(str(error).split())
     return f"internal error: {type(error).__name__}: {detail} (SUTURE_DEBUG=1 shows where)"

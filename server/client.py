@@ -18,12 +18,16 @@ import httpx2
 
 from suture.server.errors import (
     EngineError,
+    Excluded,
     InfillUnsupported,
     InvalidRequest,
+    Loading,
+    QueueFull,
     SetupError,
     SutureError,
     Unavailable,
 )
+from suture.server.request import Reason
 from suture.server.routes.access import CHALLENGE
 
 # Answering "who are you" takes a server milliseconds; completing may take as long as it takes.
@@ -36,6 +40,10 @@ COMPLETION_TIMEOUT = httpx2.Timeout(None, connect=5.0)
 class ServerFailure(SutureError):
     """The server could not be reached, or did not answer as one should."""
 
+    def __init__(self, message: str, reason: Reason | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+
 
 @dataclass(frozen=True, slots=True)
 class Absent:
@@ -47,6 +55,7 @@ class Stranger:
     """Something listens, and it is not Suture, or wants a key that we do not have."""
 
     what: str
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ class Client:
         except httpx2.HTTPError as error:
             return Stranger(f"a server that does not answer ({type(error).__name__})")
         if status == 401:
-            return Stranger("a server that wants an API key")
+            return Stranger("a server that wants an API key", "AUTH")
         told = _json_object(body)
         is_ours = isinstance(told.get("suture"), str) and isinstance(told.get("model"), dict)
         return Suture(told) if is_ours else Stranger("something that is not Suture")
@@ -168,13 +177,19 @@ def parse_events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _told(status: int, body: bytes, headers: httpx2.Headers) -> SutureError:
-    error = _json_object(body).get("error")
+    told = _json_object(body)
+    error, ours = told.get("error"), told.get("suture")
     message = str(error.get("message", "")) if isinstance(error, dict) else f"status {status}"
+    reason = ours.get("reason") if isinstance(ours, dict) else None
     if status == 501:
         return InfillUnsupported(message)
     if status == 503:
         wait = headers.get("retry-after", "")
-        return Unavailable(message, int(wait) if wait.isdigit() else 1)
+        after = int(wait) if wait.isdigit() else 1
+        kinds = {"LOADING": Loading, "BUSY": QueueFull}
+        return kinds.get(str(reason), Unavailable)(message, after)
+    if reason == "EXCLUDED":
+        return Excluded()
     if 400 <= status < 500:
         return InvalidRequest(message)
     return EngineError(message)

@@ -20,7 +20,16 @@ from suture.healing import (
     coverable,
     stable_boundary,
 )
-from suture.server.answers import Answer, Answers, Item, Recalled, reported_for_rest, superseded
+from suture.server.answers import (
+    EXCLUDED,
+    SUPERSEDED,
+    Answer,
+    Answers,
+    Item,
+    Recalled,
+    for_each_candidate,
+    reported_for_rest,
+)
 from suture.server.codec import Codec
 from suture.server.counters import EncodeCounters, RequestCounters
 from suture.server.decoding.covering import Coverings
@@ -31,7 +40,7 @@ from suture.server.encoding import Encoding, EncodingThread
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
-from suture.server.errors import InvalidRequest, SutureError, Unavailable
+from suture.server.errors import Excluded, InvalidRequest, SutureError, Unavailable
 from suture.server.explanation import (
     MAX_TOKENS,
     Covers,
@@ -47,6 +56,7 @@ from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily, LayoutDefaults
 from suture.server.prompt.plan import PromptPlan, plan_prompt
+from suture.server.prompt.secrets import is_secret_path
 from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import (
     CompletionChunk,
@@ -123,6 +133,10 @@ class Completions:
                 async for chunk in heard:
                     yield reported_for_rest(chunk)
             return
+        if is_secret_path(request.path):
+            for chunk in for_each_candidate(EXCLUDED, request):
+                yield chunk
+            return
         try:
             generations = await self._prepare(request, model)
             answer = self._answer(request, generations)
@@ -145,6 +159,8 @@ class Completions:
         Each method runs as a short request of its own, one after the other, so that an explanation
         takes one place among those who complete. Raises as `complete` does.
         """
+        if is_secret_path(request.path):
+            raise Excluded()
         tracing = Tracing()
 
         def plan(encode: Encode) -> _Tries:
@@ -281,7 +297,7 @@ class Completions:
     def _overtaken(self, request: CompletionRequest) -> list[CompletionChunk]:
         """The answer to a request after which a newer one has come."""
         self.counters.superseded += 1
-        return superseded(request)
+        return for_each_candidate(SUPERSEDED, request)
 
     def _cancel(self, answer: Answer, reason: FinishReason) -> None:
         for job in answer.jobs:

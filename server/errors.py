@@ -6,6 +6,7 @@ SutureError
     DownloadError       a model file that could not be fetched or verified
   RequestError          the caller can fix it
     InvalidRequest      400, says which field and what was expected
+      Excluded          the file is one that no model is shown
     InfillUnsupported   501, the model has no FIM sentinels
   Unavailable           503 with Retry-After
     Loading             the model is still being loaded
@@ -18,11 +19,17 @@ The mapping to a dialect's error body stands in that dialect's route; the status
 
 from __future__ import annotations
 
+from suture.server.request import Reason
+
 
 class SutureError(Exception):
-    """Base of all; ``str(error)`` is one line fit for a terminal."""
+    """Base of all; ``str(error)`` is one line fit for a terminal.
+
+    ``reason`` is the code of docs/reasons.md that it has, if any.
+    """
 
     status = 500
+    reason: Reason | None = None
 
 
 class SetupError(SutureError):
@@ -51,10 +58,20 @@ class InvalidRequest(RequestError):
         self.field = field
 
 
+class Excluded(InvalidRequest):
+    """The file at the cursor is one that may hold secrets: nothing of it is sent to a model."""
+
+    reason = "EXCLUDED"
+
+    def __init__(self) -> None:
+        super().__init__('"path" names a file of secrets: no model is shown it', "path")
+
+
 class InfillUnsupported(RequestError):
     """The loaded model was not trained to fill in the middle."""
 
     status = 501
+    reason = "NO_FIM"
 
 
 class Unavailable(SutureError):
@@ -70,9 +87,13 @@ class Unavailable(SutureError):
 class Loading(Unavailable):
     """The model is still being loaded."""
 
+    reason = "LOADING"
+
 
 class QueueFull(Unavailable):
     """As many requests wait as the queue holds."""
+
+    reason = "BUSY"
 
 
 class Stalled(Unavailable):
@@ -81,3 +102,5 @@ class Stalled(Unavailable):
 
 class EngineError(SutureError):
     """The engine failed on this request; its state was put back as it was before."""
+
+    reason = "ERROR"

@@ -123,7 +123,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class PromptMap:
-    """The prompt of the method asked for, part by part."""
+    """The prompt of the method asked for, part by part.
+
+    `n_excluded` chunks of other files were left out because they hold secrets.
+    """
 
     layout: str
     boundary: str | None
@@ -131,6 +134,7 @@ class PromptMap:
     n_tokens: int
     n_reused: int
     segments: tuple[Segment, ...]
+    n_excluded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,4 +329,5 @@ def _prompt_map(plan: PromptPlan, n_reused: int) -> PromptMap:
         n_tokens=len(plan.kept_ids),
         n_reused=n_reused,
         segments=tuple(segments),
+        n_excluded=plan.n_excluded,
     )

@@ -17,6 +17,25 @@ Shape = Literal["auto", "line", "block", "raw"]
 OnIncomplete = Literal["replace", "drop"]
 FinishReason = Literal["stop", "eos", "length", "suffix", "deadline", "superseded", "cancelled"]
 HealingLevel = Literal["exact", "exact_seq", "recursive", "canonical", "hygiene", "none"]
+# Why there is no text, or less than asked for: docs/reasons.md has what each means.
+Reason = Literal[
+    "LOADING",
+    "BUSY",
+    "BUDGET",
+    "DEADLINE",
+    "SUPERSEDED",
+    "CANCELLED",
+    "LOW_CONFIDENCE",
+    "DUPLICATE_SUFFIX",
+    "EMPTY",
+    "MIDWORD",
+    "NO_FIM",
+    "EXCLUDED",
+    "DISABLED",
+    "UNREACHABLE",
+    "AUTH",
+    "ERROR",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +164,17 @@ class HealingReport:
 
 @dataclass(frozen=True, slots=True)
 class PromptReport:
-    """Tokens of the prompt: all, taken from the KV cache, and evaluated for this request."""
+    """Tokens of the prompt: all, taken from the KV cache, and evaluated for this request.
+
+    `excluded` chunks of other files were left out because they hold secrets.
+    """
 
     tokens: int = 0
     reused: int = 0
     evaluated: int = 0
     layout: str = "plain"
     truncated: bool = False
+    excluded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +221,7 @@ class CompletionResult:
     """
 
     finish: FinishReason
-    reason: str | None = None
+    reason: Reason | None = None
     stop_match: str | None = None
     completion_tokens: int = 0
     seed: int | None = None

@@ -213,39 +213,39 @@ class Scorer:
         return frozenset(i for i in self._ends if not self._vocabulary.bytes_of(i))
 
     def _writes(self, hole: Hole, path: _Path) -> bool:
-        text, n_deleted = self._written(path)
+        text, n_deleted = written(path.request, path.plan, self._model, self._rows)
         line, end, _ = hole.middle.partition("\n")
         if end:
             return text.partition("\n")[0] == line
         wanted, made = line + hole.suffix, text + hole.suffix[n_deleted:]
         return made.partition("\n")[0] == wanted.partition("\n")[0]
 
-    def _written(self, path: _Path) -> tuple[str, int]:
-        """The answer, and how many characters behind the cursor it stands in the place of."""
-        model, request, plan = self._model, path.request, path.plan
-        stops, special = stop_strings(request, plan), special_tokens(request)
-        stream = byte_stream(request, plan, TokenTransducer(self._vocabulary, stops, special))
-        generation = Generation(
-            request, plan, self._vocabulary, stream, model.engine, coverings=model.coverings
-        )
-        engine, kv = model.engine, self._rows.kv
-        sequence = self._rows.start(plan.kept_ids)
-        text = ""
-        try:
-            while not generation.finished:
-                tree = generation.tree(len(engine.tokens(sequence)))
-                kv.make_room(len(tree))
-                [rows] = engine.evaluate([(sequence, tree)])
-                chunk = generation.feed(rows)
-                engine.commit(sequence, generation.kept)
-                text += chunk.text if chunk is not None else ""
-        except BaseException:
-            kv.discard(sequence)
-            raise
-        kv.finish(sequence)
-        assert chunk is not None and chunk.result is not None
-        edit = chunk.result.edit
-        return (text, 0) if edit is None else (edit.text, edit.delete_after)
+
+def written(
+    request: CompletionRequest, plan: PromptPlan, model: LoadedModel, on: Rows
+) -> tuple[str, int]:
+    """The answer, and how many characters behind the cursor it stands in the place of."""
+    engine, vocabulary, kv = model.engine, model.engine.vocabulary, on.kv
+    stops, special = stop_strings(request, plan), special_tokens(request)
+    stream = byte_stream(request, plan, TokenTransducer(vocabulary, stops, special))
+    generation = Generation(request, plan, vocabulary, stream, engine, coverings=model.coverings)
+    sequence = on.start(plan.kept_ids)
+    text = ""
+    try:
+        while not generation.finished:
+            tree = generation.tree(len(engine.tokens(sequence)))
+            kv.make_room(len(tree))
+            [rows] = engine.evaluate([(sequence, tree)])
+            chunk = generation.feed(rows)
+            engine.commit(sequence, generation.kept)
+            text += chunk.text if chunk is not None else ""
+    except BaseException:
+        kv.discard(sequence)
+        raise
+    kv.finish(sequence)
+    assert chunk is not None and chunk.result is not None
+    edit = chunk.result.edit
+    return (text, 0) if edit is None else (edit.text, edit.delete_after)
 
 
 def _has_cover(covers: CoverTree, ids: Ids, bytes_of: Callable[[int], bytes]) -> bool:

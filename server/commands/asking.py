@@ -22,7 +22,7 @@ from suture.server.commands.cursor import Cursor, is_target, read_cursor, read_t
 from suture.server.commands.flags import add_settings
 from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
-from suture.server.request import FimBoundary
+from suture.server.request import FimBoundary, Reason
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import stream_events
 from suture.server.routes.explain import explained_request, explanation_json
@@ -133,7 +133,7 @@ def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> As
         if isinstance(found, Suture) and _serves(found, settings):
             return _Remote(client)
         if named is not None:
-            raise ServerFailure(f"{url}: {_why_not(found)}")
+            raise ServerFailure(f"{url}: {_why_not(found)}", _reason(found))
         if not isinstance(found, Absent):
             print(f"suture: {url}: {_why_not(found)}: completing locally", file=sys.stderr)
     require_llama_cpp()
@@ -159,6 +159,16 @@ def _why_not(found: Absent | Stranger | Suture) -> str:
             return found.what
         case Suture():
             return f"another model: {found.model_names[0]}"
+
+
+def _reason(found: Absent | Stranger | Suture) -> Reason | None:
+    match found:
+        case Absent():
+            return "UNREACHABLE"
+        case Stranger():
+            return found.reason
+        case Suture():
+            return None
 
 
 def server_url(settings: Settings) -> str:

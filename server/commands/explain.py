@@ -176,6 +176,8 @@ class _View:
             table.rows[-1].style = "green" if share == 1.0 else ""
         boundary = f", tail {prompt['boundary']}" if prompt["boundary"] else ""
         cut = ", text left out" if prompt["truncated"] else ""
+        if prompt["excluded"]:
+            cut += f", {_count(prompt['excluded'], 'chunk')} with secrets left out"
         told = (
             f"prompt: {prompt['layout']}{boundary}, {_count(prompt['tokens'], 'token')},"
             f" {prompt['reused']} from the cache{cut}"

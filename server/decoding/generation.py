@@ -40,6 +40,7 @@ from suture.server.request import (
     HealingLevel,
     HealingReport,
     PromptReport,
+    Reason,
     StreamReport,
 )
 from suture.server.shaping.line_ends import lf_only
@@ -50,7 +51,7 @@ from suture.server.shaping.surroundings import Surroundings
 _MAX_HEALED_DRAWS = 64
 # Asking costs some 100 us a token, and masking the row 20 ms.
 _MAX_ASKED = 32
-_REASONS: dict[FinishReason, str] = {
+_REASONS: dict[FinishReason, Reason] = {
     "deadline": "DEADLINE",
     "superseded": "SUPERSEDED",
     "cancelled": "CANCELLED",
@@ -470,6 +471,7 @@ class Generation:
                 evaluated=len(self._plan.kept_ids) - self._n_reused,
                 layout=self._plan.layout,
                 truncated=self._plan.truncated,
+                excluded=self._plan.n_excluded,
             ),
             draft=DraftReport(self._n_proposed, self._n_accepted),
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
@@ -501,7 +503,7 @@ class Generation:
         match = self._detokenizer.stop_match
         return match in self._plan.stop_strings and self._asked_for(match) is None
 
-    def _reason(self, finish: FinishReason) -> str | None:
+    def _reason(self, finish: FinishReason) -> Reason | None:
         if finish == "deadline" and len(self._tokens) == len(self._plan.kept_ids):
             return "BUDGET"  # for the prompt; what was read of it is in the cache
         if finish in _REASONS:

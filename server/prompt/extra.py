@@ -9,25 +9,37 @@ Any other model reads each file after a comment line that names it. Paths and na
 all else (F1).
 
 The last chunk is the newest: chunks are dropped from the first on until the rest fits, and one
-that does not fit even alone loses whole lines from its end. A chunk that mostly repeats the
-lines at the cursor is left out, because a model would repeat it once more. Only the newest
-`MAX_CHUNKS` are looked at, whatever they say.
+that does not fit even alone loses whole lines from its end. What says the text at the cursor once
+more is left out (`overlap.py`), and so is what is no text. Only the newest `MAX_CHUNKS` are looked
+at, whatever they say.
+
+Q1  A chunk whose file is secret, or whose text holds a secret, is left out as a whole.
+Q2  A newer chunk behind the others changes no token before it, as long as there is room. Where
+    there is none, chunks are dropped in steps, so that the prompt's head outlasts several of them:
+    at least half of the room is filled, and of the chunks that could be the first then, the one is
+    whose text has the least hash. It stays first for as long as it can be.
 """
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 from suture.healing.boundary import Encode
 from suture.healing.vocabulary import Vocabulary
-from suture.server.prompt.families import COMMENTED, FimFamily
-from suture.server.prompt.parts import UNNAMED, Part, one_line
+from suture.server.prompt.families import COMMENTED, FimFamily, RepositoryLayout
+from suture.server.prompt.overlap import CursorLines
+from suture.server.prompt.parts import Part
+from suture.server.prompt.paths import comment_title, shown_path
+from suture.server.prompt.secrets import has_secret, is_secret_path
 from suture.server.prompt.text_encoding import TextEncoding
 from suture.server.prompt.windows import (
     BYTES_PER_TOKEN,
+    CursorWindows,
     EncodedWindow,
     Window,
     encode_window,
@@ -41,22 +53,20 @@ REPOSITORY = "repository"
 
 MAX_CHUNKS = 256
 
-_LINE_COMMENTS = {
-    **dict.fromkeys(("py", "python", "pyi", "rb", "ruby", "sh", "bash", "shellscript"), "#"),
-    **dict.fromkeys(("pl", "perl", "r", "jl", "julia", "ex", "exs", "elixir", "nix"), "#"),
-    **dict.fromkeys(("yaml", "yml", "toml", "cmake", "make", "makefile", "dockerfile"), "#"),
-    **dict.fromkeys(("lua", "sql", "hs", "haskell", "elm", "ada", "vhdl", "vhd"), "--"),
-    **dict.fromkeys(("lisp", "el", "clj", "clojure", "scm", "scheme"), ";;"),
-    **dict.fromkeys(("tex", "latex", "erl", "erlang", "m", "matlab"), "%"),
-}
+# Control characters that texts do not have, and the mark of what was none when it was read.
+_NO_TEXT = re.compile("[\\x01-\\x08\\x0e-\\x1a\\x1c-\\x1f\ufffd]")
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraParts:
-    """The parts that stand before the cursor's; `truncated` if any text was left out."""
+    """The parts that stand before the cursor's; `truncated` if any text was left out.
+
+    `n_excluded` chunks hold secrets, which does not count as truncated.
+    """
 
     parts: tuple[Part, ...] = ()
     truncated: bool = False
+    n_excluded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +108,7 @@ class _Frame:
 
 def plan_extra(
     request: CompletionRequest,
-    cursor_text: str,
+    windows: CursorWindows,
     room: int,
     family: FimFamily | None,
     encoding: TextEncoding,
@@ -106,19 +116,23 @@ def plan_extra(
 ) -> ExtraParts:
     """What fits of the request's extra text into `room` tokens, titles and sentinels included.
 
-    `cursor_text` is the text of the prompt's own windows.
+    `windows` are the prompt's own, at the cursor.
     """
     if not request.extra:
         return ExtraParts()
     frame = _frame(request, family, encoding.inner)
-    cursor_lines = _lines(cursor_text)
-    room -= frame.n_tokens
+    cursor_lines = CursorLines.of(windows)
+    room_of_all = room = room - frame.n_tokens
     files: list[EncodedWindow] = []
-    truncated = len(request.extra) > MAX_CHUNKS
+    n_excluded = 0
+    truncated = is_full = len(request.extra) > MAX_CHUNKS
     for chunk in filter(_says_something, islice(reversed(request.extra), MAX_CHUNKS)):
         room_of_file = room - frame.n_separator
         body = head_window(chunk.text, max(room_of_file, 0) * BYTES_PER_TOKEN)
-        if _repeats(body.text, cursor_lines):
+        if is_secret_path(chunk.path) or has_secret(body.text):
+            n_excluded += 1
+            continue
+        if _is_binary(body.text) or cursor_lines.are_in(body.text):
             truncated = True
             continue
         file = _fit(frame.title(chunk.path), body, room_of_file, encoding.inner, vocabulary)
@@ -127,12 +141,30 @@ def plan_extra(
             files.append(file)
             room = room_of_file - len(file.ids)
         if file.window.truncated:
+            is_full = True
             break
+    if is_full:
+        files = files[: _n_kept(files, room_of_all, frame.n_separator)]
     if not files:
-        return ExtraParts((), truncated)
+        return ExtraParts((), truncated, n_excluded)
     if frame.begins_with_file and encoding.has_dummy_space:
+        room = room_of_all - sum(len(file.ids) + frame.n_separator for file in files)
         files[-1] = _opening(files[-1], room, encoding)
-    return ExtraParts(frame.around(files[::-1]), truncated)
+    return ExtraParts(frame.around(files[::-1]), truncated, n_excluded)
+
+
+def _n_kept(files: Sequence[EncodedWindow], room: int, n_separator: int) -> int:
+    """How many of the files, the newest first, are shown where there is no room for more (Q2)."""
+    ends = accumulate(len(file.ids) + n_separator for file in files)
+    could_be_first = [n for n, end in enumerate(ends, 1) if 2 * end >= room]
+    if not could_be_first:
+        return len(files)
+    return min(could_be_first, key=lambda n: zlib.crc32(files[n - 1].window.text.encode()))
+
+
+def _is_binary(text: str) -> bool:
+    """Whether a text is none: it has a NUL, or every tenth character is no character of a text."""
+    return "\0" in text or len(_NO_TEXT.findall(text)) * 10 > len(text)
 
 
 def _says_something(chunk: ExtraText) -> bool:
@@ -151,10 +183,10 @@ def _frame(request: CompletionRequest, family: FimFamily | None, encode: Encode)
         separator = (Part("sep", (ids["sep"],)),)
     elif layout.separator:
         separator = (Part("path", tuple(encode(layout.separator.encode()))),)
-    title = _comment_title if layout.title is None else partial(_file_title, layout.title)
+    title = comment_title if layout.title is None else partial(_file_title, layout.title)
     path: tuple[Part, ...] = ()
     if layout.cursor_titled:
-        path = (Part("path", tuple(encode(title(request.path).encode()))),)
+        path = (Part("path", tuple(encode(_cursor_title(layout, request).encode()))),)
     return _Frame(
         opening,
         separator if layout.first_separated else (),
@@ -164,15 +196,14 @@ def _frame(request: CompletionRequest, family: FimFamily | None, encode: Encode)
     )
 
 
+def _cursor_title(layout: RepositoryLayout, request: CompletionRequest) -> str:
+    if layout.title is None:
+        return comment_title(request.path, request.language)
+    return _file_title(layout.title, request.path)
+
+
 def _file_title(start: str, path: str | None) -> str:
-    return f"{start}{one_line(path or UNNAMED)}\n"
-
-
-def _comment_title(path: str | None) -> str:
-    if not path:
-        return ""
-    extension = path.rsplit("/", 1)[-1].rsplit(".", 1)[-1].lower()
-    return f"{_LINE_COMMENTS.get(extension, '//')} {one_line(path)}\n"
+    return f"{start}{shown_path(path)}\n"
 
 
 def _fit(
@@ -198,13 +229,3 @@ def _opening(file: EncodedWindow, room: int, encoding: TextEncoding) -> EncodedW
 
 def _ended(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
-
-
-def _lines(text: str) -> frozenset[str]:
-    return frozenset(line.strip() for line in text.split("\n")) - {""}
-
-
-def _repeats(text: str, cursor_lines: frozenset[str]) -> bool:
-    """Whether more than half of a chunk's lines stand at the cursor."""
-    lines = _lines(text)
-    return len(lines & cursor_lines) * 2 > len(lines)

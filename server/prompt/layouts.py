@@ -38,7 +38,8 @@ from suture.server.prompt.families import (
     TailBoundary,
     missing_sentinels,
 )
-from suture.server.prompt.parts import UNNAMED, Part, one_line
+from suture.server.prompt.parts import Part
+from suture.server.prompt.paths import one_line, shown_path
 from suture.server.prompt.text_encoding import starts_with_space
 from suture.server.request import CompletionRequest
 
@@ -199,7 +200,7 @@ def _framed(
     roles.insert(roles.index("prefix") if family.repository.inside_prefix else 0, "extra")
     header: tuple[Part, ...] = ()
     if text := family.repository.cursor_header:
-        path, language = one_line(request.path or UNNAMED, 64), one_line(request.language or "", 32)
+        path, language = shown_path(request.path, 64), one_line(request.language or "", 32)
         # The makers' names of languages begin with a capital: Python, Go.
         language = language[:1].upper() + language[1:]
         header_text = text.format(path=path, language=language)

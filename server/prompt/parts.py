@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 ControlRole = Literal["bos", "pre", "suf", "mid", "rep", "sep", "user", "assistant"]
 TextRole = Literal["repository", "extra", "path", "header", "prefix", "suffix", "typed"]
-
-UNNAMED = "untitled"
-MAX_PATH = 256
 
 _CONTROL_ROLES = frozenset(get_args(ControlRole))
 
@@ -26,8 +22,3 @@ class Part:
     def is_control(self) -> bool:
         """Whether this is a token that no text of the user is encoded to."""
         return self.role in _CONTROL_ROLES
-
-
-def one_line(path: str, length: int = MAX_PATH) -> str:
-    """The last `length` characters of a path or name, without line ends."""
-    return re.sub(r"[\r\n]+", " ", path[-length:])

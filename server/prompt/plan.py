@@ -72,6 +72,7 @@ class PromptPlan:
     `max_tokens` is as many as asked for, or as fit. `truncated` says that text of the request
     was left out, or by the client itself. `segments` are the parts in order, as (role, number
     of tokens in `kept_ids`).
+    `n_excluded` chunks of other files hold secrets, and are not in the prompt.
     `windows` are the texts at the cursor that the prompt shows, LF only, with the way back to
     the document's offsets and line ends. `rest` stands between the cursor and the suffix window:
     closers that the prompt leaves out, and that the answer is an edit over (`closers.py`).
@@ -95,6 +96,7 @@ class PromptPlan:
     windows: CursorWindows
     rest: str
     is_far: bool
+    n_excluded: int = 0
     boundary: TailBoundary | None = None
     left_ids: tuple[int, ...] = ()
 
@@ -164,6 +166,7 @@ def plan_prompt(
         windows=windows,
         rest=planner.rest,
         is_far=_is_far(typed_ids, vocabulary),
+        n_excluded=hole.extra.n_excluded,
         boundary=layout.boundary,
         left_ids=last_line_ids((*prefix_ids, *typed_ids), vocabulary),
     )
@@ -282,9 +285,7 @@ class _Planner:
 
     def _extra(self, windows: CursorWindows, n_tokens: int) -> ExtraParts:
         left = extra_room(self.room, self.n_fixed + n_tokens)
-        return plan_extra(
-            self.request, windows.text, left, self.family, self.encoding, self.vocabulary
-        )
+        return plan_extra(self.request, windows, left, self.family, self.encoding, self.vocabulary)
 
     def _begins_document(self, prefix: Window, extra: ExtraParts) -> bool:
         return not prefix.truncated and self.layout.begins_with_prefix(extra.parts)

@@ -31,6 +31,7 @@ class Unauthorized(RequestError):
     """The API key is missing or unknown."""
 
     status = 401
+    reason = "AUTH"
 
 
 class HostRefused(RequestError):

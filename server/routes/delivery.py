@@ -242,8 +242,9 @@ def public_error(raised: Exception) -> SutureError:
 
 
 def describe(dialect: Dialect, error: SutureError) -> dict[str, object]:
-    """The error body for `error`."""
-    return dialect.error_body(error.status, str(error), getattr(error, "field", None))
+    """The error body for `error`, in the dialect's words, and its reason in ours."""
+    body = dialect.error_body(error.status, str(error), getattr(error, "field", None))
+    return body if error.reason is None else body | {"suture": {"reason": error.reason}}
 
 
 def error_response(dialect: Dialect, error: SutureError) -> Response:

@@ -139,6 +139,7 @@ def explanation_json(explanation: Explanation, model: str) -> Json:
             "layout": prompt.layout,
             "boundary": prompt.boundary,
             "truncated": prompt.truncated,
+            "excluded": prompt.n_excluded,
             "tokens": prompt.n_tokens,
             "reused": prompt.n_reused,
             "evaluated": prompt.n_tokens - prompt.n_reused,

@@ -121,6 +121,7 @@ def suture_object(
             "evaluated": prompt.evaluated,
             "layout": prompt.layout,
             "truncated": prompt.truncated,
+            "excluded": prompt.excluded,
         },
         "draft": {"proposed": result.draft.proposed, "accepted": result.draft.accepted},
         "stream": {

@@ -39,15 +39,17 @@ _NOT_QUOTES = re.compile(r"[^\"'`]")
 _LIFETIME = re.compile(r"(?<=[&<])'(?:\Z|[A-Za-z_]\w*(?!['\w]))")
 # What was opened farther before the cursor is not looked for.
 _MAX_PREFIX = 4096
+# More closers in a row are data, and no editor put them there.
+_MAX_REST = 256
 
 
 def line_rest(prefix: str, suffix: str) -> str:
-    """The rest of the cursor's line if it is closers and blanks, else nothing.
+    """The rest of the cursor's line if it is closers and blanks, not many, else nothing.
 
     A quote is a closer only where the line before the cursor has opened it.
     """
-    found = _REST.match(suffix)
-    if found is None:
+    found = _REST.match(suffix[: _MAX_REST + 1])
+    if found is None or len(found[0]) > _MAX_REST:
         return ""
     quotes = _quotes(found[0])
     line = re.split("[\r\n]", prefix[-_MAX_PREFIX:])[-1]

@@ -20,7 +20,7 @@ from support.http_server import serving
 from suture.server import cli
 from suture.server.commands.pull import NO_LLAMA_CPP, with_model_file
 from suture.server.errors import EngineError, InfillUnsupported, Loading
-from suture.server.request import CompletionChunk, CompletionResult, Edit
+from suture.server.request import CompletionChunk, CompletionResult, Edit, Reason
 from suture.server.routes.completer import Completer
 from suture.server.settings import Settings
 
@@ -151,7 +151,8 @@ def test_candidates_are_lines_of_json_and_the_first_is_greedy(
 
 
 def test_no_text_is_status_1_with_the_reason(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for reason, said in (("BUDGET", "BUDGET"), (None, "EMPTY")):
+    told: tuple[tuple[Reason | None, str], ...] = (("BUDGET", "BUDGET"), (None, "EMPTY"))
+    for reason, said in told:
         last = CompletionChunk("", result=CompletionResult("length", reason))
         with serving(FakeCompleter([last])) as url:
             assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 1
@@ -164,7 +165,7 @@ def test_errors_are_one_line_with_their_status(
 ) -> None:
     for error, status, said in (
         (InfillUnsupported("Infill is not supported by this model: x"), 1, "NO_FIM: Infill is not"),
-        (EngineError("decode failed\nbadly"), 3, "decode failed badly"),
+        (EngineError("decode failed\nbadly"), 3, "ERROR: decode failed badly"),
     ):
         local.script = [error]
         with serving(FakeCompleter([error])) as url:
@@ -180,7 +181,7 @@ def test_an_answer_that_breaks_off_is_status_3(
     broken: list[CompletionChunk | Exception] = [CompletionChunk("ab", (1,)), EngineError("gone")]
     with serving(FakeCompleter(broken)) as url:
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3
-    assert capfd.readouterr() == ("", "suture: gone\n")
+    assert capfd.readouterr() == ("", "suture: ERROR: gone\n")
 
 
 def test_a_server_that_is_loading_is_waited_for(
@@ -275,16 +276,16 @@ def test_the_position_may_follow_the_extra_files(
 def test_a_server_that_was_named_must_be_there(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for url, status in (
-        ("http://127.0.0.1:9", 3),
-        ("http://[", 3),
-        ("127.0.0.1:9", 2),
-        ("ftp://x", 2),
-        ("", 2),
+    for url, status, code in (
+        ("http://127.0.0.1:9", 3, "UNREACHABLE: "),
+        ("http://[", 3, "UNREACHABLE: "),
+        ("127.0.0.1:9", 2, ""),
+        ("ftp://x", 2, ""),
+        ("", 2, ""),
     ):
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == status, url
         err = capfd.readouterr().err
-        assert err.startswith(f"suture: {url}: ") and "internal" not in err
+        assert err.startswith(f"suture: {code}{url}: ") and "internal" not in err
         assert err.count("\n") == 1
 
 
@@ -293,7 +294,7 @@ def test_a_key_is_sent(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[
     keys.write_text("secret\n")
     with serving(FakeCompleter(), api_key_file=keys) as url:
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3
-        assert "wants an API key" in capfd.readouterr().err
+        assert capfd.readouterr().err == f"suture: AUTH: {url}: a server that wants an API key\n"
         os.environ["SUTURE_API_KEY_FILE"] = str(keys)
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 0
         del os.environ["SUTURE_API_KEY_FILE"]

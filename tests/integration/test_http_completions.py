@@ -41,7 +41,7 @@ RESULT = CompletionResult(
     stop_match="\n",
     completion_tokens=3,
     healing=HealingReport("recursive", 1, b"ra\xf0", 4, 0.25, -1.5),
-    prompt=PromptReport(20, 15, 5, "psm", True),
+    prompt=PromptReport(20, 15, 5, "psm", True, 2),
     stream=StreamReport(2, 3),
     timings=Timings(10.0, 30.0),
 )
@@ -57,7 +57,14 @@ SUTURE: Json = {
         "tv_bound": 0.25,
         "logprob": -1.5,
     },
-    "prompt": {"tokens": 20, "reused": 15, "evaluated": 5, "layout": "psm", "truncated": True},
+    "prompt": {
+        "tokens": 20,
+        "reused": 15,
+        "evaluated": 5,
+        "layout": "psm",
+        "truncated": True,
+        "excluded": 2,
+    },
     "draft": {"proposed": 0, "accepted": 0},
     "stream": {"held_steps": 2, "held_max_bytes": 3},
     "edit": {"delete_after": 0, "text": "nge(10\u2028é🎉)"},
@@ -291,7 +298,9 @@ def test_d2_an_error_before_the_first_chunk_has_its_status_in_the_dialects_shape
             completion = http.post("/v1/completions", json=COMPLETION | {"stream": stream})
             assert infill.status_code == completion.status_code == status
             said = {"code": status, "message": str(error), "type": kind}
-            assert infill.json() == {"error": said}
+            ours = {"suture": {"reason": error.reason}}
+            assert infill.json() == {"error": said} | ours
+            assert completion.json()["suture"] == ours["suture"]
             assert completion.json()["error"]["message"] == str(error)
             assert completion.json()["error"].keys() == {"message", "type", "param", "code"}
             retry_after = str(error.retry_after) if isinstance(error, Unavailable) else None
@@ -367,7 +376,7 @@ def test_health_models_and_status_say_what_is_served() -> None:
         loading = http.get("/health")
         assert loading.status_code == 503 and "retry-after" in loading.headers
         error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
-        assert loading.json() == {"error": error}
+        assert loading.json() == {"error": error, "suture": {"reason": "LOADING"}}
         assert http.get("/v1/status").json()["state"] == "loading"
         completer.loading = "ready"
         assert http.get("/health").json() == {"status": "ok"}

@@ -72,6 +72,13 @@ def test_all_of_it_is_said() -> None:
     assert sum(one["tokens"] for one in told["prompt"]["segments"]) == told["prompt"]["tokens"]
 
 
+def test_chunks_with_secrets_are_counted_and_not_shown() -> None:
+    extra = [{"text": "KEY=1\n", "filename": ".env"}, {"text": "b = 1\n", "filename": "b.py"}]
+    prompt = explained(BODY | {"input_extra": extra})["prompt"]
+    assert (prompt["excluded"], prompt["truncated"]) == (1, False)
+    assert [one["role"] for one in prompt["segments"]].count("extra") == 1
+
+
 def test_a_second_asking_says_what_came_from_the_cache() -> None:
     body = BODY | {"input_prefix": "def x = ()\n" * 5 + "const userNa"}
     with exact(settings()) as completer, serving(completer) as url, client(url) as http:

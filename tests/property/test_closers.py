@@ -114,6 +114,13 @@ def test_the_rest_of_a_line_is_only_closers(prefix: str, suffix: str, rest: str)
     assert line_rest(prefix, suffix) == rest
 
 
+def test_many_closers_are_data_and_no_rest() -> None:
+    assert line_rest("f(", ")" * 256) == ")" * 256
+    assert line_rest("f(", ")" * 256 + "\nx") == ")" * 256
+    for n in (257, 10_000):
+        assert line_rest("f(", ")" * n) == line_rest("f(", ")" * n + "\nx") == ""
+
+
 @pytest.mark.parametrize(
     ("text", "closers"),
     [

@@ -26,14 +26,14 @@ from suture.server.explanation import (
     Segment,
     Token,
 )
-from suture.server.request import CompletionResult, HealingLevel
+from suture.server.request import CompletionResult, HealingLevel, Reason
 from suture.server.settings import Settings
 
 USER, NAME = Token(5, b" user", " user"), Token(6, b"Na", "Na")
 
 
 def method(name: MethodName, level: HealingLevel, text: str) -> Method:
-    reason = None if text else "EMPTY"
+    reason: Reason | None = None if text else "EMPTY"
     result = CompletionResult("length" if text else "eos", reason=reason)
     return Method(name, name == "exact", level, b" userNa", text, result)
 

@@ -166,3 +166,149 @@ def test_blank_chunks_add_nothing_and_lose_nothing() -> None:
     planned = plan(replace(HOLE, extra=(ExtraText("", "b.py"), ExtraText(" \n\t\n"))), toy)
     assert planned.kept_ids == plan(HOLE, toy).kept_ids
     assert not planned.truncated
+
+
+def test_q1_a_chunk_of_a_secret_file_or_with_a_secret_in_it_is_left_out() -> None:
+    toy = ToyTokenizer()
+    token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
+    extra = (
+        ExtraText("b = 1\n", "b.py"),
+        ExtraText("DEBUG=1\n", "/home/ada/site/.env"),
+        ExtraText(f"c = 2\nTOKEN = '{token}'\n", "c.py"),
+        ExtraText("d = 3\n", "d.py"),
+    )
+    for request in (replace(HOLE, extra=extra), replace(PLAIN, extra=extra)):
+        planned = plan(request, toy)
+        assert "b = 1" in shown(planned, toy) and "d = 3" in shown(planned, toy)
+        assert not any(text in shown(planned, toy) for text in ("DEBUG", "c = 2", token, ".env"))
+        assert planned.n_excluded == 2 and not planned.truncated
+
+
+def test_q1_secrets_alone_leave_no_frame() -> None:
+    toy = ToyTokenizer()
+    planned = plan(replace(HOLE, extra=(ExtraText("A=1\n", ".env"),)), toy)
+    assert planned.kept_ids == plan(HOLE, toy).kept_ids
+    assert planned.n_excluded == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["\0\0\1", "a = 1\n\0", "\x7fELF\x02\x01\x03\ufffd\ufffd", "\ufffd" * 9]
+)
+def test_what_is_no_text_is_left_out(text: str) -> None:
+    toy = ToyTokenizer()
+    planned = plan(replace(HOLE, extra=(ExtraText("b = 1\n", "b.py"), ExtraText(text, "c"))), toy)
+    assert "b = 1" in shown(planned, toy)
+    assert planned.segments.count(("sep", 1)) == 2 and planned.truncated
+
+
+def test_text_with_colours_and_page_breaks_is_text() -> None:
+    toy = ToyTokenizer()
+    text = "\x0cdef f():\n\treturn '\x1b[31mred\x1b[0m'\n"
+    assert text in shown(plan(replace(HOLE, extra=(ExtraText(text, "b.py"),)), toy), toy)
+
+
+FILE = [f"def function_{n}(rows):\n    return rows[{n}] + {n}\n" for n in range(60)]
+
+
+def in_file(at: int, extra: ExtraText) -> CompletionRequest:
+    """A cursor in the middle of `FILE`, whose own line is being written."""
+    before, after = "".join(FILE[:at]), "\n" + "".join(FILE[at:])
+    return CompletionRequest(before + "total = ", after, infill=True, path="a.py", extra=(extra,))
+
+
+@pytest.mark.parametrize("at", [30, 2, 58])
+def test_a_long_chunk_that_contains_the_cursors_place_is_left_out(at: int) -> None:
+    toy = ToyTokenizer()
+    whole = "".join(f"x_{n} = {n}\n" for n in range(400)) + "".join(FILE)
+    # A window of a few lines: most of the chunk stands elsewhere.
+    budget = PromptBudget(n_ctx=65536, prefill_tokens_per_s=24_000)
+    request = in_file(at, ExtraText(whole, "b.py"))
+    near = replace(request, prefix=request.prefix[-900:], suffix=request.suffix[:900])
+    planned = plan(near, toy, budget)
+    assert planned.segments[0][0] == "pre" and planned.truncated
+    far = replace(near, prefix="def g():\n    y = ", suffix="\n    return y * 2\n")
+    assert "x_399" in shown(plan(far, toy, budget), toy)
+
+
+def test_other_places_of_the_same_file_are_shown() -> None:
+    toy = ToyTokenizer()
+    request = in_file(50, ExtraText("".join(FILE[:8]), "a.py"))
+    near = replace(request, prefix=request.prefix[-300:], suffix=request.suffix[:300])
+    assert "function_7" in shown(plan(near, toy), toy)
+
+
+def test_what_all_files_have_does_not_make_a_chunk_a_copy() -> None:
+    toy = ToyTokenizer()
+    imports = "import os\nimport re\nimport sys\nfrom typing import Any\nfrom pathlib import Path\n"
+    ends = "    }\n  }\n}\n    return x;\n  else {\n" * 4
+    chunk = ExtraText(imports + "".join(FILE[:20]) + ends, "b.py")
+    request = CompletionRequest(imports + "\n", "\n" + ends, infill=True, extra=(chunk,))
+    assert "function_1(" in shown(plan(request, toy), toy)
+
+
+LICENCE = "".join(f"{{}} term {n} of the licence\n" for n in range(14))
+
+
+@pytest.mark.parametrize("mark", ["#", "//", " *", "--"])
+def test_a_licence_in_all_files_makes_no_copies_of_them(mark: str) -> None:
+    toy = ToyTokenizer()
+    header = LICENCE.replace("{}", mark)
+    request = CompletionRequest(header, "", infill=True, path="new.py")
+    planned = plan(replace(request, extra=(ExtraText(header + "".join(FILE[:20]), "b.py"),)), toy)
+    assert "function_1(" in shown(planned, toy)
+
+
+def extra_ids(planned: PromptPlan) -> tuple[int, ...]:
+    """All before the title of the cursor's file."""
+    roles = [role for role, _ in planned.segments]
+    end = roles.index("path") - 1 if "path" in roles else 0
+    return planned.kept_ids[: sum(n for _, n in planned.segments[:end])]
+
+
+def chunks(n: int) -> list[ExtraText]:
+    return [ExtraText(f"item_{i} = {i}\n" * (2 + i % 5), f"lib/c{i}.py") for i in range(n)]
+
+
+def test_q2_a_newer_chunk_stands_behind_the_others() -> None:
+    toy = ToyTokenizer()
+    before: tuple[int, ...] = ()
+    for n in range(1, 9):
+        planned = plan(replace(HOLE, extra=tuple(chunks(n))), toy)
+        assert extra_ids(planned)[: len(before)] == before and not planned.truncated
+        before = extra_ids(planned)
+
+
+def test_q2_where_there_is_no_room_the_head_outlasts_several_new_chunks() -> None:
+    toy = ToyTokenizer()
+    n_heads, before = 0, tuple[int, ...]()
+    for n in range(40, 140):
+        planned = plan(replace(HOLE, extra=tuple(chunks(n)[-16:])), toy, FAST)
+        ids = extra_ids(planned)
+        assert planned.truncated and f"item_{n - 1} =" in shown(planned, toy)
+        n_heads += ids[: len(before)] != before
+        before = ids
+    assert n_heads <= 40  # 85 where the oldest is dropped at every new one
+
+
+def test_q2_the_chunks_stay_while_one_types() -> None:
+    toy = ToyTokenizer()
+    heads = set()
+    typed = "".join(f"value_{n} = compute({n})\n" for n in range(60))
+    for end in range(0, len(typed), 7):
+        request = replace(HOLE, prefix="a = 1\n" + typed[:end], extra=tuple(chunks(16)))
+        heads.add(extra_ids(plan(request, toy, FAST)))
+    assert len(heads) <= 2
+
+
+def test_an_absolute_path_is_shown_without_whose_it_is() -> None:
+    toy = ToyTokenizer()
+    extra = (ExtraText("b = 1\n", "/home/ada/work/site/app/b.py"),)
+    planned = plan(replace(HOLE, path="C:\\Users\\ada\\site\\a.py", extra=extra), toy)
+    assert "<|file_sep|>site/app/b.py\nb = 1\n<|file_sep|>site/a.py\n" in shown(planned, toy)
+    assert "ada" not in shown(planned, toy)
+
+
+def test_the_language_says_how_the_cursors_file_is_commented() -> None:
+    toy = ToyTokenizer(controls=("<|endoftext|>",))
+    request = replace(PLAIN, path="tool", language="python", extra=(ExtraText("b\n", "b.ts"),))
+    assert shown(plan(request, toy), toy) == "// b.ts\nb\n# tool\na = "
