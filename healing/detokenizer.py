@@ -120,6 +120,14 @@ class Detokenizer:
         return n_utf16(self._lengths)
 
     @property
+    def held_chars(self) -> int:
+        """Whole characters read that may still be sent."""
+        if self.ended:
+            return 0
+        held = self._state.held
+        return len(held[: len(held) - incomplete_tail(held)].decode("utf-8", "replace"))
+
+    @property
     def incomplete(self) -> bool:
         """Whether the bytes so far end inside a character."""
         return incomplete_tail(self._state.held) > 0

@@ -280,6 +280,18 @@ class Posterior:
                 best.append(index)
         return np.array(best, np.intp)
 
+    def ask_until(self, n_most: int, max_unasked: float) -> None:
+        """Ask about crossing covers, best first, until of the evidence no more than this share is
+        not asked yet, or `n_most` were."""
+        log_weights = self.log_weights[: self.n_crossing].copy()
+        unasked = np.exp(log_weights - self.log_evidence)
+        n_unasked = float(unasked.sum())
+        for n_asked, index in enumerate(_descending(log_weights)):
+            if n_asked == n_most or n_unasked <= max_unasked:
+                return
+            self.is_canonical(index)
+            n_unasked -= float(unasked[index])
+
     def may_follow(self, node: int, token_id: int) -> bool:
         """Whether a token may be drawn from a node's row, having committed the node."""
         if token_id in self._end_ids:

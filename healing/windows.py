@@ -237,6 +237,11 @@ class WindowDetokenizer:
         """Bytes of released text that may begin a stop string."""
         return len(self._stop_held)
 
+    @property
+    def held_chars(self) -> int:
+        """Characters read that may still be sent, without those that may be half ones."""
+        return len(self._stop_held.decode()) + len(self._new(self._held).rstrip(_REPLACEMENT))
+
     def feed(self, token_id: int) -> str:
         """Takes a token and returns the text that it releases, often none.
 

@@ -234,7 +234,8 @@ def is_remembered(request: CompletionRequest) -> bool:
     are asked for, or a number of tokens, text alone is no answer. And the rest of what a grammar
     describes is seldom what it describes.
     """
-    wants_tokens = request.return_tokens or not request.detokenize or request.min_tokens > 0
+    wants_ids = request.return_tokens or not request.detokenize or request.n_probs is not None
+    wants_tokens = wants_ids or request.min_tokens > 0
     is_one = request.n == 1 and request.max_tokens > 0
     is_free = request.grammar is None
     return request.session is not None and is_one and is_free and not wants_tokens

@@ -149,15 +149,25 @@ class Client:
         except httpx2.HTTPError as error:
             raise ServerFailure(f"{self.url}: {error or type(error).__name__}") from None
 
+    def candidates(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The answers of `/infill` to a body that asks for several; raises as `infill` does."""
+        answers = _json(self._post("/infill", body))
+        if not isinstance(answers, list) or not all(isinstance(one, dict) for one in answers):
+            raise ServerFailure(f"{self.url}: the answer is no list of candidates")
+        return answers
+
     def explain(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of `/v1/explain`; raises the `SutureError` that the server tells."""
+        return _json_object(self._post("/v1/explain", body))
+
+    def _post(self, path: str, body: dict[str, Any]) -> bytes:
         try:
-            response = self._http.post("/v1/explain", json=body, headers=self._key)
+            response = self._http.post(path, json=body, headers=self._key)
         except httpx2.HTTPError as error:
             raise ServerFailure(f"{self.url}: {error or type(error).__name__}") from None
         if response.status_code != 200:
             raise _told(response.status_code, response.content, response.headers)
-        return _json_object(response.content)
+        return response.content
 
 
 def _is_tls_failure(error: BaseException | None) -> bool:
@@ -196,8 +206,12 @@ def _told(status: int, body: bytes, headers: httpx2.Headers) -> SutureError:
 
 
 def _json_object(raw: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
+    value = _json(raw)
     return value if isinstance(value, dict) else {}
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None

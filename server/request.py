@@ -109,6 +109,9 @@ class CompletionRequest:
     there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
     `grammar` is what the text must be, in GBNF; `grammar_field` the field of the body it is from.
     `grammar_scope` says whether that is the output alone, or what was prefilled before it too.
+    `n_probs` None asks for no log probabilities, a number for those of the tokens and of so many
+    of the likeliest in each one's place. What is less sure than `min_confidence`, a line's
+    geometric mean probability, is left out; 0 is off.
     """
 
     prefix: str
@@ -142,6 +145,8 @@ class CompletionRequest:
     session: str | None = None
     seq: int | None = None
     n: int = 1
+    n_probs: int | None = None
+    min_confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,8 @@ class HealingReport:
 
     `logprob` is that of the tokens which say them again, in nats, after biases and penalties if
     healing is exact and before them if it is recursive. `log_evidence` is, of exact
-    healing, that of the bytes: what was drawn past the cursor has the difference of the two.
+    healing, that of the bytes, before biases and penalties; None where no log probabilities were
+    needed.
     """
 
     level: HealingLevel = "none"
@@ -159,7 +165,7 @@ class HealingReport:
     nodes: int = 0
     tv_bound: float = 0.0
     logprob: float = 0.0
-    log_evidence: float = 0.0
+    log_evidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +223,8 @@ class CompletionResult:
     behind the cursor that the answer writes too. None where the text is all.
     `seed` is the one that tokens were drawn with. `reason` is a code of docs/reasons.md where
     there is no text, or less than asked for. `rules` are the names of docs/shaping.md of what was
-    done to the text.
+    done to the text. `confidence` is the geometric mean probability of the text's tokens, or of
+    the line for which all was left out; None where it was not needed, or there is no text.
     """
 
     finish: FinishReason
@@ -232,6 +239,32 @@ class CompletionResult:
     timings: Timings = field(default_factory=Timings)
     edit: Edit | None = None
     rules: tuple[str, ...] = ()
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token in the place of another: what it says there, and its log probability in nats."""
+
+    token_id: int
+    piece: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token of a text and how likely the model thinks it, before biases, penalties and samplers.
+
+    `piece` is what it says past the cursor, and may be a part of a character. `offset` is the first
+    character of the text that it is part of. `top` are the likeliest in its place, best first, with
+    this one where it is among them.
+    """
+
+    token_id: int
+    piece: bytes
+    logprob: float
+    offset: int = 0
+    top: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +272,12 @@ class CompletionChunk:
     """Text released by some steps; only the last chunk of a candidate has a `result`.
 
     `token_ids` are the accepted tokens since the chunk before, the healed ones included. `index`
-    says which of a request's candidates it is of.
+    says which of a request's candidates it is of. `scores` are, where they are asked for, those of
+    the tokens whose text begins with this chunk.
     """
 
     text: str
     token_ids: tuple[int, ...] = ()
     result: CompletionResult | None = None
     index: int = 0
+    scores: tuple[ScoredToken, ...] = ()

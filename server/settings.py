@@ -90,6 +90,7 @@ class Settings(BaseModel):
     healing: Healing = "exact"
     give_back: GiveBack = "stable"
     layout: Layout = "auto"
+    min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     tokenizer: Literal["auto", "tiktoken", "llama"] = "auto"
     detokenizer: Literal["auto", "bytes", "window"] = "auto"
     stream_interval: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -134,7 +135,9 @@ class Settings(BaseModel):
 
     def public(self) -> dict[str, object]:
         """The settings that any client may see: the defaults of its requests."""
-        return self.model_dump(include={"healing", "give_back", "layout", "stream_interval"})
+        return self.model_dump(
+            include={"healing", "give_back", "layout", "min_confidence", "stream_interval"}
+        )
 
 
 # Where files are found follows from the environment alone; it is no setting of its own.

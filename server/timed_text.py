@@ -26,6 +26,10 @@ class TimedText:
         return self._stream.held_max_bytes
 
     @property
+    def held_chars(self) -> int:
+        return self._stream.held_chars
+
+    @property
     def stopped(self) -> bool:
         return self._stream.stopped
 

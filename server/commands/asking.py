@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import ssl
 import sys
@@ -24,10 +25,11 @@ from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
 from suture.server.request import FimBoundary, Reason
 from suture.server.routes.completer import Completer
-from suture.server.routes.delivery import stream_events
+from suture.server.routes.delivery import collect, stream_events
 from suture.server.routes.explain import explained_request, explanation_json
 from suture.server.routes.llama_cpp import LlamaCppDialect
 from suture.server.settings import Settings, read_api_keys
+from suture.server.sse import encode_json
 
 # How long to wait for a server that is still loading its model.
 LOADING_TIMEOUT_S = 120.0
@@ -41,6 +43,10 @@ class Asked(Protocol):
 
     def complete(self, body: Json) -> Iterator[Json]:
         """The events of the stream."""
+        ...
+
+    def candidates(self, body: Json) -> list[Json]:
+        """The answers to a body that asks for several."""
         ...
 
     def explain(self, body: Json) -> Json:
@@ -72,6 +78,7 @@ def add_question(parser: argparse.ArgumentParser, max_tokens: int) -> None:
         "healing",
         "give_back",
         "layout",
+        "min_confidence",
         "tokenizer",
         "detokenizer",
         "ctx",
@@ -120,6 +127,8 @@ def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:
         value = getattr(args, key)
         if value is not None:
             body[key] = int(value) if value.isdecimal() and value.isascii() else value
+    if args.min_confidence is not None:
+        body["min_confidence"] = float(args.min_confidence)
     return body
 
 
@@ -208,6 +217,9 @@ class _Remote:
             yield first
             yield from rest
 
+    def candidates(self, body: Json) -> list[Json]:
+        return _when_loaded(lambda: self._client.candidates(body))
+
     def explain(self, body: Json) -> Json:
         return _when_loaded(lambda: self._client.explain(body))
 
@@ -249,6 +261,17 @@ class _Local:
                 yield from parse_events([raw])
         finally:
             self._runner.run(chunks.aclose())
+
+    def candidates(self, body: Json) -> list[Json]:
+        asked = LlamaCppDialect().parse(body, self._settings, self._completer.model)
+        chunks = self._completer.complete(asked.request)
+        try:
+            candidates = self._runner.run(collect(chunks, asked.request))
+        finally:
+            self._runner.run(chunks.aclose())
+        # What a client reads: tuples and the like are JSON's own afterwards.
+        answers: list[Json] = json.loads(encode_json(asked.answer.whole(candidates)))
+        return answers
 
     def explain(self, body: Json) -> Json:
         model = self._completer.model

@@ -1,7 +1,7 @@
 """`suture complete`: fill the hole at a cursor and print what goes there, byte for byte.
 
 A running server is asked if it is Suture; otherwise this process loads the model (`asking.py`).
-Greedy; with -n, the first candidate is, and the others are drawn.
+Greedy; with -n, candidates are drawn from one reading of the prompt, and the best comes first.
 """
 
 from __future__ import annotations
@@ -14,17 +14,24 @@ from contextlib import ExitStack
 
 from suture.server.client import ServerFailure
 from suture.server.commands import exits
-from suture.server.commands.asking import Json, add_question, choose, number, read_question
+from suture.server.commands.asking import (
+    Asked,
+    Json,
+    add_question,
+    choose,
+    number,
+    read_question,
+)
 from suture.server.commands.cursor import Cursor
 from suture.server.commands.diff import unified_diff
 from suture.server.commands.flags import settings_of
 from suture.server.errors import SetupError
+from suture.server.routes.fields import MAX_CANDIDATES
 
 SUMMARY = "complete at a cursor in a file"
 
 DEFAULT_MAX_TOKENS = 128
 CANDIDATE_TEMPERATURE = 0.4
-MAX_CANDIDATES = 64
 
 # An /infill body to the events of its stream.
 Ask = Callable[[Json], Iterator[Json]]
@@ -52,8 +59,10 @@ def run(args: argparse.Namespace) -> int:
         raise SetupError("-n prints JSON lines: it does not go with --stream or --diff")
     cursor, body = read_question(args)
     with ExitStack() as stack:
-        ask = choose(args, settings, stack).complete
-        return candidates(ask, body, args) if args.n > 1 else one(ask, body, cursor, args)
+        asked = choose(args, settings, stack)
+        if args.n > 1:
+            return candidates(asked, body, args)
+        return one(asked.complete, body, cursor, args)
 
 
 def one(ask: Ask, body: Json, cursor: Cursor, args: argparse.Namespace) -> int:
@@ -71,15 +80,15 @@ def one(ask: Ask, body: Json, cursor: Cursor, args: argparse.Namespace) -> int:
     return _status(answer)
 
 
-def candidates(ask: Ask, body: Json, args: argparse.Namespace) -> int:
-    """Complete several times; a line of JSON each."""
-    answers: list[Json] = []
-    for i in range(args.n):
-        drawn = {"temperature": CANDIDATE_TEMPERATURE, "seed": i} if i else {}
-        answers.append(_complete(ask, body | drawn, None))
-        line = answers[-1] if args.json else {"text": answers[-1]["content"]}
+def candidates(asked: Asked, body: Json, args: argparse.Namespace) -> int:
+    """Complete several times; a line of JSON for each text that came of it."""
+    drawn = {"n_cmpl": args.n, "temperature": CANDIDATE_TEMPERATURE, "seed": 0}
+    answers = asked.candidates(body | drawn)
+    for answer in answers:
+        line = answer if args.json else {"text": answer["content"]}
         _write(json.dumps(line, ensure_ascii=False) + "\n")
-    return exits.OK if any(answer["content"] for answer in answers) else _status(answers[-1])
+    # Those without text come last.
+    return _status(answers[0])
 
 
 def _complete(ask: Ask, body: Json, tell: Callable[[str], None] | None) -> Json:

@@ -18,6 +18,7 @@ _HELP = {
     "healing": ("exact|recursive|off", "how the text at the cursor is healed (default exact)"),
     "give_back": ("stable|N", "what is given back: up to a stable cut, or N tokens"),
     "layout": ("auto|psm|spm|anchor", "order of prefix, suffix and middle (default auto)"),
+    "min_confidence": ("P", "leave out lines whose tokens are less probable (default 0: none)"),
     "tokenizer": ("auto|tiktoken|llama", "what makes tokens of text (default auto)"),
     "detokenizer": ("auto|bytes|window", "what makes text of tokens (default auto)"),
     "stream_interval": ("K", "send text every K tokens (default 1)"),

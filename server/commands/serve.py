@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "healing",
         "give_back",
         "layout",
+        "min_confidence",
         "tokenizer",
         "detokenizer",
         "stream_interval",

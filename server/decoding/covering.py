@@ -20,9 +20,10 @@ from suture.healing.healer import HealingError
 from suture.healing.posterior import Posterior, Row, log_softmax_row
 from suture.server.decoding.candidates import Logits
 from suture.server.decoding.sampling import Sampler
+from suture.server.decoding.scores import CoverScores, score_of
 from suture.server.engine.tree import TokenTree
 from suture.server.prompt.plan import PromptPlan
-from suture.server.request import HealingLevel
+from suture.server.request import HealingLevel, ScoredToken
 
 Path = tuple[int, ...]
 
@@ -126,6 +127,7 @@ class Covering:
         self._wanted: list[int] = []
         self._rows: dict[int, Logits] = {}
         self._posterior: Posterior | None = None
+        self._scores: CoverScores | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -145,12 +147,9 @@ class Covering:
 
     @property
     def log_evidence(self) -> float:
-        """Log probability that the text goes on with the pending bytes, as far as is known."""
-        if self._posterior is None:
-            return 0.0
-        # Those that were not asked count as canonical.
-        self._posterior.ask_best(_MAX_DRAWS)
-        return self._posterior.log_evidence
+        """Log probability, before biases and penalties, that the text goes on with the pending
+        bytes."""
+        return self._scores_here().log_evidence
 
     def tree(self, tokens: Sequence[int]) -> TokenTree:
         """The prompt's last tokens, and on them what is not known yet of the covers."""
@@ -219,6 +218,15 @@ class Covering:
                 row[token_id] = -np.inf
         return row
 
+    def score(self, drawn: Drawn, token_id: int, n_top: int) -> ScoredToken:
+        """How likely the model thinks the drawn cover, with this token behind an exact end.
+
+        Given the pending bytes, before biases and penalties, as far as the tree has covers.
+        """
+        if self.is_clean:
+            return score_of(self._rows[drawn.node], token_id, self._vocabulary, n_top)
+        return self._scores_here().score(drawn.node, token_id, n_top)
+
     def kept(self, drawn: Drawn) -> int:
         """The last node of the tree that is on the way to a cover's last token."""
         way = (ROOT, *_way_to(drawn.node, self._covers_here()))
@@ -241,6 +249,13 @@ class Covering:
             self._rows[node] = row.copy()
         below = {covers.path(node): row for node, row in self._rows.items() if node != ROOT}
         self._known.keep(self._plan.kept_ids, below)
+
+    def _scores_here(self) -> CoverScores:
+        if self._scores is None:
+            self._scores = CoverScores(
+                self._covers_here(), self._rows, self._vocabulary, self._pairs, self._ends
+            )
+        return self._scores
 
     def _covers_here(self) -> CoverTree:
         if self._covers is None:

@@ -15,6 +15,7 @@ which one is drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,8 @@ from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
 from suture.server.decoding.repetition import Breakers, sequence_breakers
 from suture.server.decoding.sampling import Sampler, log_probability
+from suture.server.decoding.score_log import ScoreLog
+from suture.server.decoding.scores import score_of, score_under
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import InvalidRequest
@@ -41,6 +44,7 @@ from suture.server.request import (
     HealingReport,
     PromptReport,
     Reason,
+    ScoredToken,
     StreamReport,
 )
 from suture.server.shaping.line_ends import lf_only
@@ -97,7 +101,11 @@ class Generation:
             ends = frozenset(vocabulary.silent_ids).difference(banned_ids)
             self._covering = coverings.of(plan, ends)
         self._detokenizer = text_stream
-        self._healing_logprob = self._log_evidence = 0.0
+        self._healing_logprob = 0.0
+        self._log_evidence: float | None = None
+        # Nothing is scored where nobody asks: it is about a millisecond a token.
+        self._scores = ScoreLog() if _wants_scores(request) else None
+        self._logprob_before = 0.0
         self._healing_nodes = 0
         self._tv_bound = 0.0
         self._n_generated = 0
@@ -236,12 +244,15 @@ class Generation:
         if not covering.is_clean:
             self._level, self._tv_bound = covering.level, covering.tv_bound
             self._healing_logprob = drawn.logprob
-            self._log_evidence = covering.log_evidence
+        score = None
+        if self._scores is not None:
+            score = covering.score(drawn, token_id, self._n_top)
+            self._log_evidence = None if covering.is_clean else covering.log_evidence
         self._healer = TokenHealer(self._vocabulary, b"")
         self.kept = covering.kept(drawn)
         for said_again in drawn.path:
             self._accept(said_again)
-        return self._feed_token(token_id, is_new=True)
+        return self._feed_token(token_id, is_new=True, score=score)
 
     def _may_go_on(self, overhang: bytes) -> bool:
         """Whether the grammar takes what a cover says past the cursor; it goes on behind it."""
@@ -252,17 +263,23 @@ class Generation:
         if self._plan.max_tokens == 0:
             return self.finish("length")
         was_healing = not self._healer.done
+        # Drawing changes the row.
+        raw = None if self._scores is None else row.copy()
         token_id = self._draw(row)
         if token_id is None:
             return None if was_healing else self.finish("eos")
-        return self._feed_token(token_id, self._is_new(token_id))
+        score = None if raw is None else self._score(raw, token_id)
+        is_new = self._is_new(token_id)
+        return self._feed_token(token_id, is_new, score if is_new else None)
 
-    def _feed_token(self, token_id: int, is_new: bool) -> CompletionChunk | None:
+    def _feed_token(
+        self, token_id: int, is_new: bool, score: ScoredToken | None = None
+    ) -> CompletionChunk | None:
         """Accept a drawn token; the last chunk if it ends the text."""
         if is_new and token_id in self._stop_ids and not self._is_early:
-            return self._stop_at(token_id)
+            return self._stop_at(token_id, score)
         self._n_generated += is_new
-        self._accept(token_id)
+        self._accept(token_id, score)
         if self._shaper.is_over:
             return self.finish("stop")
         if self._detokenizer.stopped:
@@ -277,8 +294,7 @@ class Generation:
         self.close()
         if self._request.detokenize:
             self._release(self._detokenizer.flush())
-            if insertion := self._shaper.flush():
-                self._unsent_text.append(insertion)
+            self._insert(self._shaper.flush())
         if self._shaper.has_rejoined and reason in ("stop", "length", "eos"):
             reason = "suffix"
         elif self._shaper.is_over and reason in ("stop", "length", "eos"):
@@ -360,6 +376,25 @@ class Generation:
         self._drop_healing()
         return None
 
+    def _score(self, raw: Logits, token_id: int) -> ScoredToken:
+        """What the model makes of a drawn token, before the healer has moved on.
+
+        What tokens that say nothing new cost is counted with the first that does.
+        """
+        if self._healer.done:
+            score = score_of(raw, token_id, self._vocabulary, self._n_top)
+        else:
+            constraint, pending = self._healer.constraint(), self._healer.pending
+            score = score_under(constraint, pending, raw, token_id, self._vocabulary, self._n_top)
+        score = _behind(score, self._logprob_before)
+        says_new = self._healer.done or bool(score.piece)
+        self._logprob_before = 0.0 if says_new else score.logprob
+        return score
+
+    @property
+    def _n_top(self) -> int:
+        return self._request.n_probs or 0
+
     def _overhang(self, token_id: int) -> bytes:
         """What a token says past the pending bytes."""
         piece, pending = self._vocabulary.bytes_of(token_id), self._healer.pending
@@ -374,6 +409,7 @@ class Generation:
             self._accept(token_id)
         self._healer = TokenHealer(self._vocabulary, b"")
         self._level, self._healing_logprob, self._tv_bound = "none", 0.0, 1.0
+        self._logprob_before = 0.0
 
     def _spelling(self, pending: bytes) -> Sequence[int]:
         """Tokens that say the bytes, which may begin or end inside a character."""
@@ -406,12 +442,24 @@ class Generation:
     def _is_early(self) -> bool:
         return self._n_generated < self._request.min_tokens
 
-    def _accept(self, token_id: int) -> None:
+    def _accept(self, token_id: int, score: ScoredToken | None = None) -> None:
         self._tokens.append(token_id)
         self._known.extend((token_id,))
         self._unsent_ids.append(token_id)
+        if score is not None:
+            self._note(score)
         if self._request.detokenize:
             self._release(self._detokenizer.feed(token_id))
+
+    def _note(self, score: ScoredToken) -> None:
+        """Remember the score of a token that is about to be made text of."""
+        assert self._scores is not None
+        if not self._request.detokenize:
+            self._scores.add_without_text(score)
+            return
+        start = self._scores.n_said + self._detokenizer.held_chars
+        self._scores.add(score, start)
+        self._shaper.note(start, score.logprob)
 
     def _is_new(self, token_id: int) -> bool:
         """Whether the token says more than the given-back bytes; moves the healer on (H4)."""
@@ -420,7 +468,7 @@ class Generation:
         n_again = self._healer.consume(token_id)
         return n_again < len(self._vocabulary.bytes_of(token_id))
 
-    def _stop_at(self, token_id: int) -> CompletionChunk:
+    def _stop_at(self, token_id: int, score: ScoredToken | None) -> CompletionChunk:
         self._n_generated += 1
         self._unsent_ids.append(token_id)
         if token_id in self._stop_texts:
@@ -428,6 +476,8 @@ class Generation:
         if token_id not in self._request.stop_token_ids:
             return self.finish("eos")
         if self._request.include_stop and self._request.detokenize:
+            if score is not None:
+                self._note(score)
             self._release(self._detokenizer.feed(token_id))
         return self.finish("stop")
 
@@ -440,8 +490,15 @@ class Generation:
         return self.finish("stop")
 
     def _release(self, text: str) -> None:
-        if insertion := self._shaper.feed(text):
+        if self._scores is not None:
+            self._scores.say(text)
+        self._insert(self._shaper.feed(text))
+
+    def _insert(self, insertion: str) -> None:
+        if insertion:
             self._unsent_text.append(insertion)
+            if self._scores is not None:
+                self._scores.leave(insertion)
 
     def _chunk_if_due(self) -> CompletionChunk | None:
         if self._request.detokenize and not self._unsent_text:
@@ -452,7 +509,9 @@ class Generation:
     def _take_chunk(self, result: CompletionResult | None = None) -> CompletionChunk:
         text = "".join(self._unsent_text)
         self._has_sent = self._has_sent or bool(self._unsent_ids)
-        chunk = CompletionChunk(text, tuple(self._unsent_ids), result)
+        are_wanted = self._scores is not None and self._request.n_probs is not None
+        scores = self._scores.take() if self._scores is not None and are_wanted else ()
+        chunk = CompletionChunk(text, tuple(self._unsent_ids), result, scores=scores)
         self._unsent_text.clear()
         self._unsent_ids.clear()
         return chunk
@@ -477,7 +536,14 @@ class Generation:
             stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
             edit=self._shaper.edit,
             rules=self._rules,
+            confidence=self._confidence,
         )
+
+    @property
+    def _confidence(self) -> float | None:
+        if self._shaper.unsure_of_all is not None:
+            return self._shaper.unsure_of_all
+        return None if self._scores is None else self._scores.confidence
 
     @property
     def _rules(self) -> tuple[str, ...]:
@@ -508,6 +574,8 @@ class Generation:
             return "BUDGET"  # for the prompt; what was read of it is in the cache
         if finish in _REASONS:
             return _REASONS[finish]
+        if self._shaper.unsure_of_all is not None:
+            return "LOW_CONFIDENCE"
         if finish == "suffix" and self._shaper.has_only_rejoined:
             return "DUPLICATE_SUFFIX"
         if finish == "length" and self._plan.max_tokens and not self._n_generated:
@@ -558,7 +626,26 @@ def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
         request.path,
         request.language,
     )
-    return Shaper(around, request.prefix, request.shape, leaves_out=not wants_more)
+    return Shaper(
+        around,
+        request.prefix,
+        request.shape,
+        leaves_out=not wants_more,
+        min_confidence=request.min_confidence,
+    )
+
+
+def _wants_scores(request: CompletionRequest) -> bool:
+    """Whether tokens are to be scored: for the client, or to rank or to leave out."""
+    return request.n_probs is not None or request.n > 1 or request.min_confidence > 0.0
+
+
+def _behind(score: ScoredToken, logprob: float) -> ScoredToken:
+    """The score with what stands before it and has no entry of its own."""
+    if not logprob:
+        return score
+    top = tuple(replace(one, logprob=one.logprob + logprob) for one in score.top)
+    return replace(score, logprob=score.logprob + logprob, top=top)
 
 
 def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...]:

@@ -31,6 +31,9 @@ class TextStream(Protocol):
     def held_max_bytes(self) -> int: ...
 
     @property
+    def held_chars(self) -> int: ...
+
+    @property
     def stopped(self) -> bool: ...
 
     @property

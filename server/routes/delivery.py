@@ -21,23 +21,18 @@ from starlette.types import Receive, Scope, Send
 
 from suture.server.errors import EngineError, SutureError, Unavailable
 from suture.server.logs import without_values
-from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
+from suture.server.request import (
+    CompletionChunk,
+    CompletionRequest,
+    ScoredToken,
+)
 from suture.server.routes.body import read_json
+from suture.server.routes.candidates import Completed, NErrors, ranked, unjudged
 from suture.server.routes.completer import Completer, ModelInfo
 from suture.server.settings import Settings
 from suture.server.sse import EventStream, encode_json, event
 
 logger = logging.getLogger("suture.server")
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A whole candidate: the joined text and token ids of its chunks, and the result."""
-
-    text: str
-    token_ids: list[int]
-    result: CompletionResult
-    index: int = 0
 
 
 class Answer(Protocol):
@@ -137,6 +132,7 @@ class _Joined:
     def __init__(self, request: CompletionRequest) -> None:
         self._texts: list[list[str]] = [[] for _ in range(request.n)]
         self._token_ids: list[list[int]] = [[] for _ in range(request.n)]
+        self._scores: list[list[ScoredToken]] = [[] for _ in range(request.n)]
         self._completed: dict[int, Completed] = {}
 
     def add(self, chunk: CompletionChunk) -> Completed | None:
@@ -144,9 +140,12 @@ class _Joined:
         texts, token_ids = self._texts[chunk.index], self._token_ids[chunk.index]
         texts.append(chunk.text)
         token_ids += chunk.token_ids
+        scores = self._scores[chunk.index]
+        scores += chunk.scores
         if chunk.result is None:
             return None
-        completed = Completed("".join(texts), token_ids, chunk.result, chunk.index)
+        text = "".join(texts)
+        completed = Completed(text, token_ids, chunk.result, chunk.index, tuple(scores))
         self._completed[chunk.index] = completed
         return completed
 
@@ -159,14 +158,17 @@ class _Joined:
 
 
 async def collect(
-    chunks: AsyncGenerator[CompletionChunk, None], request: CompletionRequest
+    chunks: AsyncGenerator[CompletionChunk, None],
+    request: CompletionRequest,
+    n_errors: NErrors = unjudged,
 ) -> list[Completed]:
-    """All candidates of a request."""
+    """All candidates of a request, the best first, each text once."""
     joined = _Joined(request)
     async for chunk in chunks:
         joined.add(chunk)
         if joined.candidates is not None:
-            return [_up_to_a_line(candidate, request) for candidate in joined.candidates]
+            candidates = [_up_to_a_line(candidate, request) for candidate in joined.candidates]
+            return ranked(candidates, n_errors)
     raise EngineError("the completion ended without a result")
 
 
@@ -177,7 +179,9 @@ def _up_to_a_line(completed: Completed, request: CompletionRequest) -> Completed
     end = max(completed.text.rfind("\n"), completed.text.rfind("\r")) + 1
     # An edit goes on behind the text, into the line that was cut off.
     result = replace(completed.result, edit=None)
-    return replace(completed, text=completed.text[: end or None], result=result)
+    text = completed.text[: end or None]
+    scores = tuple(score for score in completed.scores if score.offset < len(text))
+    return replace(completed, text=text, result=result, scores=scores)
 
 
 async def stream_events(

@@ -14,6 +14,7 @@ import base64
 import hashlib
 import math
 import re
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -51,7 +52,8 @@ def explained_request(body: Json, settings: Settings, model: ModelInfo) -> Compl
     """The request that `body` asks to have explained; raises `InvalidRequest`."""
     if body.get("n_predict") is None and body.get("max_tokens") is None:
         body = body | {"n_predict": DEFAULT_TOKENS}
-    return validate(InfillBody, body).to_request(settings, model)
+    # Its texts are compared by their covers, not by the scores of their tokens.
+    return replace(validate(InfillBody, body).to_request(settings, model), n_probs=None)
 
 
 class Explain:

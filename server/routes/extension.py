@@ -19,7 +19,7 @@ from suture.server.request import (
     Shape,
 )
 from suture.server.routes.completer import ModelInfo
-from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
+from suture.server.routes.fields import Count, RequestBody, Share, Text, check_token_id
 from suture.server.settings import Settings
 
 
@@ -33,7 +33,8 @@ class ExtensionFields(RequestBody):
     """What a client may ask of Suture beyond its dialect; absent is the server's default.
 
     `fim_boundary` says nothing of a prompt in another order than psm, nor `grammar_scope` of a
-    text without a grammar: clients may send both with every request.
+    text without a grammar, nor `min_confidence` of one that is not shaped: clients may send them
+    with every request.
     """
 
     healing: Healing | None = None
@@ -42,6 +43,7 @@ class ExtensionFields(RequestBody):
     fim_boundary: FimBoundary = "auto"
     grammar_scope: GrammarScope = "output"
     shape: Shape | None = None
+    min_confidence: Share | None = None
     stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
     session: Annotated[Text, Field(max_length=256)] | None = None
     seq: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
@@ -75,6 +77,7 @@ class ExtensionFields(RequestBody):
         for token_id in self.stop_token_ids:
             check_token_id(token_id, model.n_vocab, "stop_token_ids")
         give_back = self.give_back or settings.give_back
+        confidence = self.min_confidence
         # Only psm has a boundary, so who asks for one has a say in the layout (`choose_layout`).
         layout = self.layout or (settings.layout if self.fim_boundary == "auto" else "auto")
         return {
@@ -83,6 +86,7 @@ class ExtensionFields(RequestBody):
             "layout": layout,
             "fim_boundary": self.fim_boundary,
             "grammar_scope": self.grammar_scope,
+            "min_confidence": settings.min_confidence if confidence is None else confidence,
             "stream_interval": self.stream_interval or settings.stream_interval,
             "session": self.session,
             "seq": self.seq,
@@ -112,8 +116,8 @@ def suture_object(
             "pending": healing.pending.decode("utf-8", "replace"),
             "pending_bytes": list(healing.pending),
             "nodes": healing.nodes,
-            "tv_bound": _finite(healing.tv_bound),
-            "logprob": _finite(healing.logprob),
+            "tv_bound": finite(healing.tv_bound),
+            "logprob": finite(healing.logprob),
         },
         "prompt": {
             "tokens": prompt.tokens,
@@ -130,12 +134,14 @@ def suture_object(
         },
         "edit": {"delete_after": edit.delete_after, "text": edit.text},
         "rules": list(result.rules),
+        "confidence": result.confidence,
     }
     if token_ids is not None:
         answer["tokens"] = {"ids": token_ids}
     return answer
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number as JSON has it."""
     # JSON has no infinity, and a logprob may be one
     return value if math.isfinite(value) else None

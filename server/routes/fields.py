@@ -33,6 +33,7 @@ MAX_STOP_BYTES = 4096
 MAX_CANDIDATES = 16
 MAX_BIASES = 1024
 MAX_BREAKERS = 32
+MAX_PROBS = 100
 
 
 def _no_lone_surrogates(text: str) -> str:
@@ -69,6 +70,14 @@ def _breakers(texts: list[str]) -> list[str]:
     return texts
 
 
+def _n_probs(value: Any) -> Any:
+    value = _integral(value)
+    if type(value) is not int or not 0 <= value <= MAX_PROBS:
+        raise ValueError(f"must be a number of tokens from 0 to {MAX_PROBS}")
+    return value
+
+
+Probs = Annotated[int, BeforeValidator(_n_probs)]
 Text = Annotated[str, AfterValidator(_no_lone_surrogates)]
 Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
 Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]

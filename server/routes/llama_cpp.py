@@ -11,6 +11,7 @@ the `suture` object is always in it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -18,24 +19,28 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.errors import Loading, Stalled, Unavailable
+from suture.server.errors import InvalidRequest, Loading, Stalled, Unavailable
 from suture.server.request import (
+    Alternative,
     CompletionChunk,
     CompletionRequest,
     CompletionResult,
     ExtraText,
     FinishReason,
     SamplingParams,
+    ScoredToken,
 )
 from suture.server.routes.body import validate
+from suture.server.routes.candidates import Completed
 from suture.server.routes.completer import Completer, ModelInfo, Slot
-from suture.server.routes.delivery import Asked, Completed, error_response
-from suture.server.routes.extension import ExtensionFields, suture_object
+from suture.server.routes.delivery import Asked, error_response
+from suture.server.routes.extension import ExtensionFields, finite, suture_object
 from suture.server.routes.fields import (
     MAX_INT,
     Candidates,
     Integer,
     Number,
+    Probs,
     SamplingFields,
     StopStrings,
     Text,
@@ -82,7 +87,6 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
         "image_data": ([],),
         "lora": ([],),
         "mirostat": (0,),
-        "n_probs": (0,),
         "return_progress": (False,),
     }
 
@@ -111,11 +115,16 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
     id_slot: Integer = -1
     cache_prompt: bool = True
     timings_per_token: bool = False
+    n_probs: Probs = 0
     post_sampling_probs: bool = False
 
     def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
         """The same, in no dialect's words."""
         max_tokens = self._max_tokens(model)
+        if self.n_probs and self.post_sampling_probs:
+            # Without `n_probs` it says nothing.
+            message = '"post_sampling_probs" is not supported yet'
+            raise InvalidRequest(message, "post_sampling_probs")
         return CompletionRequest(
             prefix=self.input_prefix + self.prompt,
             suffix=self.input_suffix,
@@ -129,6 +138,7 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             n=self.n_cmpl or self.n or 1,
+            n_probs=self.n_probs or None,
             prompt_deadline_ms=_limit(self.t_max_prompt_ms),
             deadline_ms=_limit(self.t_max_predict_ms),
             **self.extension(settings, model, max_tokens),
@@ -157,15 +167,18 @@ class InfillAnswer:
     model: str
 
     def delta(self, chunk: CompletionChunk) -> bytes:
-        return b'data: {"index":%d,"content":%s,"tokens":%s,"stop":false}\n\n' % (
+        return b'data: {"index":%d,"content":%s,"tokens":%s,"stop":false%s}\n\n' % (
             chunk.index,
             encode_json(chunk.text),
             encode_json(self._ids(chunk.token_ids)),
+            self._probabilities_of(chunk),
         )
 
     def last(self, chunk: CompletionChunk, completed: Completed) -> bytes:
         end = self._end(completed)
         end |= {"content": chunk.text, "tokens": self._ids(chunk.token_ids)}
+        if self.body.n_probs:
+            end["completion_probabilities"] = _probabilities(chunk.scores)
         return event(end)
 
     def end(self, candidates: list[Completed]) -> bytes:
@@ -173,14 +186,22 @@ class InfillAnswer:
 
     def whole(self, candidates: list[Completed]) -> object:
         answers = [self._whole_one(one) for one in candidates]
-        return answers if len(answers) > 1 else answers[0]
+        # Also where only one is left of several.
+        return answers if self.request.n > 1 else answers[0]
 
     def _whole_one(self, completed: Completed) -> dict[str, object]:
         answer = self._end(completed)
+        if self.body.n_probs:
+            answer["completion_probabilities"] = _probabilities(completed.scores)
         if not self.body.response_fields:
             return answer
         picked = _pick(answer, self.body.response_fields)
         return picked | {"suture": answer["suture"]}
+
+    def _probabilities_of(self, chunk: CompletionChunk) -> bytes:
+        if not self.body.n_probs:
+            return b""
+        return b',"completion_probabilities":' + encode_json(_probabilities(chunk.scores))
 
     def _ids(self, token_ids: tuple[int, ...] | list[int]) -> list[int]:
         return list(token_ids) if self.body.wants_token_ids else []
@@ -232,6 +253,7 @@ class InfillAnswer:
             "dynatemp_range": sampling.dynatemp_range,
             "dynatemp_exponent": sampling.dynatemp_exponent,
             "min_keep": sampling.min_keep,
+            "n_probs": self.body.n_probs,
             "dry_multiplier": sampling.dry_multiplier,
             "dry_base": sampling.dry_base,
             "dry_allowed_length": sampling.dry_allowed_length,
@@ -243,6 +265,23 @@ class InfillAnswer:
             "grammar": self.request.grammar or "",
             "stream": self.body.stream,
         }
+
+
+def _probabilities(scores: Sequence[ScoredToken]) -> list[dict[str, object]]:
+    return [
+        _probability(score) | {"top_logprobs": [_probability(one) for one in score.top]}
+        for score in scores
+    ]
+
+
+def _probability(token: ScoredToken | Alternative) -> dict[str, object]:
+    """As llama-server has it: of half a character the text has nothing, and `bytes` all."""
+    return {
+        "id": token.token_id,
+        "token": token.piece.decode("utf-8", "ignore"),
+        "bytes": list(token.piece),
+        "logprob": finite(token.logprob),
+    }
 
 
 def _limit(ms: float) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -16,16 +17,26 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.request import CompletionChunk, CompletionRequest, FinishReason, SamplingParams
+from suture.healing import display_name
+from suture.server.request import (
+    Alternative,
+    CompletionChunk,
+    CompletionRequest,
+    FinishReason,
+    SamplingParams,
+    ScoredToken,
+)
 from suture.server.routes.body import validate
+from suture.server.routes.candidates import Completed
 from suture.server.routes.completer import Completer, ModelInfo
-from suture.server.routes.delivery import Asked, Completed
-from suture.server.routes.extension import ExtensionFields, suture_object
+from suture.server.routes.delivery import Asked
+from suture.server.routes.extension import ExtensionFields, finite, suture_object
 from suture.server.routes.fields import (
     MAX_BIASES,
     MAX_INT,
     Candidates,
     Count,
+    Probs,
     SamplingFields,
     StopStrings,
     Text,
@@ -50,6 +61,11 @@ def _prompt(value: Any) -> Any:
             raise ValueError("with several texts is not supported yet")
         raise ValueError("must be text: token ids are not supported")
     return value
+
+
+def _logprobs(value: Any) -> Any:
+    # As clients of the chat API write that they want none.
+    return None if value is False else value
 
 
 def _logit_bias(value: Any) -> Any:
@@ -80,7 +96,6 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
         "best_of": (1,),
         "echo": (False,),
-        "logprobs": (0, False),
     }
 
     prompt: Annotated[Text, BeforeValidator(_prompt)]
@@ -91,6 +106,7 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Candidates | None = None
+    logprobs: Annotated[Probs | None, BeforeValidator(_logprobs)] = None
     logit_bias: Annotated[dict[int, float], BeforeValidator(_logit_bias)] = Field(
         default_factory=dict
     )
@@ -120,6 +136,7 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
             n=self.n or 1,
+            n_probs=self.logprobs,
             **self.extension(settings, model, max_tokens),
         )
 
@@ -141,7 +158,10 @@ class CompletionsAnswer:
         self._after = b"}]" + usage + b"}\n\n"
 
     def delta(self, chunk: CompletionChunk) -> bytes:
-        choice = b',"index":%d,"logprobs":null,"finish_reason":null' % chunk.index
+        choice = b',"index":%d,"logprobs":%s,"finish_reason":null' % (
+            chunk.index,
+            encode_json(self._logprobs(chunk.scores)),
+        )
         if self._body.wants_token_ids:
             choice += b',"token_ids":' + encode_json(chunk.token_ids)
         return self._before + encode_json(chunk.text) + choice + self._after
@@ -161,7 +181,9 @@ class CompletionsAnswer:
     def whole(self, candidates: list[Completed]) -> object:
         return self._head | {
             "choices": [
-                self._choice(CompletionChunk(one.text, tuple(one.token_ids)), one)
+                self._choice(
+                    CompletionChunk(one.text, tuple(one.token_ids), scores=one.scores), one
+                )
                 for one in candidates
             ],
             "usage": _usage(candidates),
@@ -172,12 +194,25 @@ class CompletionsAnswer:
         choice: dict[str, object] = {
             "text": chunk.text,
             "index": completed.index,
-            "logprobs": None,
+            "logprobs": self._logprobs(chunk.scores),
             "finish_reason": _finish_reason(completed),
         }
         if self._body.wants_token_ids:
             choice["token_ids"] = chunk.token_ids
         return choice | (self._suture(completed) if self._has_many else {})
+
+    def _logprobs(self, scores: Sequence[ScoredToken]) -> dict[str, object] | None:
+        """The legacy lists; null where none were asked for, or no token's text begins here."""
+        if self._body.logprobs is None or not scores:
+            return None
+        has_top = self._body.logprobs > 0
+        return {
+            "tokens": [display_name(score.piece) for score in scores],
+            "token_logprobs": [finite(score.logprob) for score in scores],
+            "top_logprobs": [_top(score) for score in scores] if has_top else None,
+            "text_offset": [score.offset for score in scores],
+            "bytes": [list(score.piece) for score in scores],
+        }
 
     def _suture_of_one(self, completed: Completed) -> dict[str, object]:
         """Ours, beside the choices; where there are several, each has its own."""
@@ -192,6 +227,15 @@ class CompletionsAnswer:
         return {"suture": suture_object(completed.result, completed.text, ids)}
 
 
+def _top(score: ScoredToken) -> dict[str, float | None]:
+    """The likeliest tokens and this one by what they say, the likelier of two that say the same."""
+    top: dict[str, float | None] = {}
+    every: tuple[Alternative | ScoredToken, ...] = (*score.top, score)
+    for one in every:
+        top.setdefault(display_name(one.piece), finite(one.logprob))
+    return top
+
+
 def _finish_reason(completed: Completed) -> str:
     return _FINISH_REASONS.get(completed.result.finish, "length")
 
@@ -199,7 +243,7 @@ def _finish_reason(completed: Completed) -> str:
 def _usage(candidates: list[Completed]) -> dict[str, object]:
     # The prompt is read once for all of them.
     prompt = candidates[0].result.prompt
-    n_completion = sum(one.result.completion_tokens for one in candidates)
+    n_completion = sum(one.result.completion_tokens + one.n_merged for one in candidates)
     return {
         "prompt_tokens": prompt.tokens,
         "completion_tokens": n_completion,

@@ -1,5 +1,6 @@
 """The rules one after the other: what the model says goes in, what is inserted comes out.
 
+unsure       ends the text before a line that the model is unsure of, where that is asked for
 rules        leave out what is not for this place; none of them where the caller wants all
 line ends    as the document has them
 closers      what the answer writes over those behind the cursor becomes an edit
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 from suture.server.request import Edit, Shape
 from suture.server.shaping.closers import OverClosers
+from suture.server.shaping.confidence import Unsure
 from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds
 from suture.server.shaping.rejoin import Rejoin
 from suture.server.shaping.rule import Rule
@@ -21,15 +23,24 @@ class Shaper:
     """One text that comes in parts, shaped for its place.
 
     `prefix` is the whole text before the cursor, line ends and all. Only with `leaves_out` is
-    text left out.
+    text left out, and so it is only then that `min_confidence` says anything; what it is for
+    comes by `note`.
     """
 
     def __init__(
-        self, around: Surroundings, prefix: str, shape: Shape = "auto", leaves_out: bool = True
+        self,
+        around: Surroundings,
+        prefix: str,
+        shape: Shape = "auto",
+        leaves_out: bool = True,
+        min_confidence: float = 0.0,
     ) -> None:
         shows = leaves_out and shape != "raw"
         self._rejoin = Rejoin(around.prefix, around.suffix if shows else "", around.is_suffix_cut)
-        self._rules: Sequence[Rule] = (self._rejoin, *_rules(around, shape)) if shows else ()
+        # The first of all: it knows where in the model's own text each token begins.
+        self._unsure = Unsure(min_confidence if shows else 0.0)
+        first: tuple[Rule, ...] = (self._unsure, self._rejoin)
+        self._rules: Sequence[Rule] = (*first, *_rules(around, shape)) if shows else ()
         self._n_over = 0  # of the rules, those that no text comes to any more
         line_ends = BetweenCrAndLf if around.is_between_cr_and_lf else LineEnds
         self._line_ends = line_ends(around.line_end)
@@ -52,6 +63,11 @@ class Shaper:
         return self._rejoin.is_all
 
     @property
+    def unsure_of_all(self) -> float | None:
+        """How sure the first line was, if all was left out because that was not enough."""
+        return self._unsure.refused_all
+
+    @property
     def says_nothing(self) -> bool:
         """Whether nothing was left of the text so far."""
         return self._says_nothing
@@ -71,6 +87,10 @@ class Shaper:
     def edit(self) -> Edit | None:
         """The answer as an edit over the closers behind the cursor; None where there are none."""
         return self._over_rest.edit
+
+    def note(self, start: int, logprob: float) -> None:
+        """A token that begins at the character `start` of the text, before it is fed."""
+        self._unsure.note(start, logprob)
 
     def feed(self, text: str) -> str:
         """What can be inserted now and could not before."""

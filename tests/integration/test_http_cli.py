@@ -138,16 +138,41 @@ def test_diff_shows_what_an_answer_writes_over_closers(
     assert capfdbinary.readouterr().out.endswith(b"-for i in :\r\n+for i in : \n+\r\n     pass\r\n")
 
 
-def test_candidates_are_lines_of_json_and_the_first_is_greedy(
+@pytest.mark.parametrize("where", ["server", "local"])
+def test_candidates_are_lines_of_json_the_best_first_and_each_once(
+    where: str, file: Path, local: FakeCompleter, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts = [("", None), ("a\nb", 0.5), ("c", 0.75), ("c", 0.75)]
+    local.script = [
+        CompletionChunk(text, (), CompletionResult("eos", confidence=confidence), index)
+        for index, (text, confidence) in enumerate(texts)
+    ]
+    with serving(local) as url:
+        flags = ["--server", url] if where == "server" else ["--local"]
+        assert cli.main(["complete", f"{file}:1:10", *flags, "-n", "4"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["c", "a\nb", ""]
+    [request] = local.requests
+    assert (request.n, request.sampling.temperature, request.sampling.seed) == (4, 0.4, 0)
+
+
+def test_candidates_without_text_are_status_1_with_the_reason_of_the_first(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    fake = FakeCompleter(says("a\nb"))
+    result = CompletionResult("stop", "LOW_CONFIDENCE")
+    script = [CompletionChunk("", (), result, index) for index in range(2)]
+    with serving(FakeCompleter(script)) as url:
+        assert cli.main(["complete", f"{file}:1:10", "--server", url, "-n", "2"]) == 1
+    out, err = capfd.readouterr()
+    assert (json.loads(out), err) == ({"text": ""}, "suture: no text: LOW_CONFIDENCE\n")
+
+
+def test_the_least_confidence_is_asked_for(file: Path) -> None:
+    fake = FakeCompleter()
     with serving(fake) as url:
-        assert cli.main(["complete", f"{file}:1:10", "--server", url, "-n", "3"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert [json.loads(line) for line in lines] == [{"text": "a\nb"}] * 3
-    drawn = [(request.sampling.temperature, request.sampling.seed) for request in fake.requests]
-    assert drawn == [(0.0, None), (0.4, 1), (0.4, 2)]
+        flags = ["--server", url, "--min-confidence", "0.25"]
+        assert cli.main(["complete", f"{file}:1:10", *flags]) == 0
+    assert fake.requests[0].min_confidence == 0.25
 
 
 def test_no_text_is_status_1_with_the_reason(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -309,6 +334,8 @@ def test_a_key_is_sent(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[
         ["nothing.py:1:1"],
         ["{file}:1:1", "--extra", "nothing.py"],
         ["{file}:1:1", "-n", "0"],
+        ["{file}:1:1", "-n", "17"],
+        ["{file}:1:1", "--min-confidence", "2"],
         ["{file}:1:1", "-n", "2", "--diff"],
         ["{file}:1:1", "--max-tokens", "-1"],
         ["{file}:1:1", "--healing", "magic"],

@@ -69,6 +69,7 @@ SUTURE: Json = {
     "stream": {"held_steps": 2, "held_max_bytes": 3},
     "edit": {"delete_after": 0, "text": "nge(10\u2028é🎉)"},
     "rules": [],
+    "confidence": None,
 }
 TEXT = "nge(10\u2028é🎉)"
 
@@ -387,7 +388,13 @@ def test_health_models_and_status_say_what_is_served() -> None:
     assert entry["meta"]["n_vocab"] == MODEL.n_vocab
     assert status["suture"] and status["state"] == "ready" and status["requests"] == 0
     assert status["model"]["name"] == "toy" and status["pid"] > 0 and status["uptime_s"] >= 0
-    defaults = {"healing": "exact", "give_back": "stable", "layout": "auto", "stream_interval": 1}
+    defaults = {
+        "healing": "exact",
+        "give_back": "stable",
+        "layout": "auto",
+        "min_confidence": 0.0,
+        "stream_interval": 1,
+    }
     assert status["settings"] == defaults
 
 

@@ -73,6 +73,8 @@ def test_t3_t4_t6_t11_exactly_the_least_is_held_at_every_step(
         held = reference.held_bytes(read, stops, on_stop)
         assert detokenizer.held_bytes == held, piece
         assert sent == read[: len(read) - held].decode("utf-8", "replace")
+        whole = read[: len(read) - reference.incomplete_tail(read)].decode("utf-8", "replace")
+        assert len(sent) + detokenizer.held_chars == len(whole)
         n_held, most = n_held + bool(held), max(most, held)
 
     sent.encode()

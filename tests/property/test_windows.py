@@ -264,6 +264,7 @@ def test_w8_stops_end_the_text_and_hold_the_least(
             break
         held = reference.held_bytes(released.encode(), stops, on_stop)
         assert stopping.held_bytes == held
+        assert len(sent) + stopping.held_chars == len(released) + free.held_chars
         assert sent.encode() == released.encode()[: len(released.encode()) - held]
 
     released += free.flush()

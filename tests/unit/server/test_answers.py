@@ -279,6 +279,7 @@ def test_the_listener_that_took_over_cancels_when_it_leaves() -> None:
         replace(FIRST, sampling=SamplingParams(temperature=0.5)),
         replace(FIRST, stop=("\n",)),
         replace(FIRST, return_tokens=True),
+        replace(FIRST, n_probs=0),
         replace(FIRST, min_tokens=2),
         replace(FIRST, prefix="def x"),
         replace(FIRST, prefix="def x =  "),
@@ -478,3 +479,4 @@ def test_answers_to_a_grammar_are_not_typed_through() -> None:
     """The rest of a text that a grammar describes is not itself one that it describes."""
     assert is_remembered(FIRST)
     assert not is_remembered(replace(FIRST, grammar='root ::= "x"'))
+    assert not is_remembered(replace(FIRST, n_probs=0))

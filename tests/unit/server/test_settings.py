@@ -33,6 +33,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "healing": "exact",
         "give_back": "stable",
         "layout": "auto",
+        "min_confidence": 0.0,
         "stream_interval": 1,
     }
 
@@ -50,6 +51,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "healing": "recursive",
         "give_back": "2",
         "layout": "spm",
+        "min_confidence": "0.25",
         "tokenizer": "llama",
         "detokenizer": "window",
         "stream_interval": "3",
@@ -76,6 +78,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
     assert from_flags == from_file.model_copy(update={"config_dir": from_flags.config_dir})
     assert from_flags.allow_host == ("a", "b")
     assert (from_flags.gpu_layers, from_flags.give_back) == (7, 2)
+    assert from_flags.min_confidence == 0.25
 
 
 @pytest.mark.parametrize(
@@ -86,6 +89,8 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         ("port =", "Invalid value"),
         ("give_back = 9", 'give_back: must be "stable" or a number of tokens from 1 to 8'),
         ("give_back = true", "give_back: must be"),
+        ("min_confidence = 1.5", "min_confidence: must be at most 1"),
+        ('min_confidence = "sure"', "min_confidence: must be a number"),
         ('layout = "middle"', "layout: must be 'auto', 'psm', 'spm' or 'anchor'"),
     ],
 )

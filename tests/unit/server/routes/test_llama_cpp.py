@@ -200,7 +200,6 @@ def test_all_samplers_fields_are_taken_over() -> None:
     ("field", "value", "neutral"),
     [
         ("grammar_lazy", True, False),
-        ("n_probs", 1, 0),
         ("lora", [{"id": 0, "scale": 1.0}], []),
         ("image_data", [{}], []),
         ("mirostat", 2, 0),

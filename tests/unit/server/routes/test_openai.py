@@ -44,8 +44,6 @@ def test_fields_are_taken_over() -> None:
     [
         ("best_of", 2, 1),
         ("echo", True, False),
-        ("logprobs", 1, None),
-        ("logprobs", True, 0),
     ],
 )
 def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(
