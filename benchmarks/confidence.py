@@ -3,9 +3,9 @@
     python benchmarks/confidence.py [--n N] [--model NAME|PATH]     ten minutes
 
 Holes whose text is known are filled once each, greedily: HumanEval's random spans, and single lines
-of its programs. Every line of an answer has its confidence, so what `min_confidence` would have
-left of it follows for all thresholds from that one run, by the server's own rule. A model that
-fills no holes goes on left to right.
+of its programs, for which a line is asked for. Every line of an answer has its confidence, so what
+`min_confidence` would have left of it follows for all thresholds from that one run, by the server's
+own rule. A model that fills no holes goes on left to right.
 
 *right* is an answer that is the missing text, but for blanks at its end, and a line that is the
 missing text's line in its place.
@@ -32,6 +32,7 @@ from suture.server.shaping.confidence import Unsure
 THRESHOLDS = [n / 10 for n in range(10)]
 N_PREDICT = 96
 TIMEOUT_S = 600.0
+SHAPES = {"random spans": "auto", "single lines": "line"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def main() -> None:
             chosen = spread(holes, args.n)
             for number, hole in enumerate(chosen, 1):
                 shown = hole if fills_holes else Hole(hole.prefix, hole.middle, "")
-                filled[kind].append(fill(shown, client))
+                filled[kind].append(fill(shown, SHAPES[kind], client))
                 show_progress(f"{kind}: {number} of {len(chosen)}")
     show_progress("")
     for kind, answers in filled.items():
@@ -94,7 +95,7 @@ def single_lines() -> Iterator[Hole]:
         yield Hole(before, code, lines[at][len(line) :] + "".join(lines[at + 1 :]))
 
 
-def fill(hole: Hole, client: httpx2.Client) -> Filled:
+def fill(hole: Hole, shape: str, client: httpx2.Client) -> Filled:
     response = client.post(
         "/v1/completions",
         json={
@@ -102,7 +103,7 @@ def fill(hole: Hole, client: httpx2.Client) -> Filled:
             "suffix": hole.suffix,
             "max_tokens": N_PREDICT,
             "temperature": 0,
-            "shape": "auto",
+            "shape": shape,
             "logprobs": 0,
         },
     )

@@ -612,7 +612,11 @@ def _accept_prefill(grammar: GrammarState, text: str) -> None:
 
 
 def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
-    """What shapes the text; it leaves nothing out where more than one completion is asked for."""
+    """What shapes the text; it leaves nothing out where more than one completion is asked for.
+
+    Nor does it left to right, unless a shape is asked for: there is no file then, only a text.
+    """
+    is_code = request.infill or request.shape != "auto"
     wants_more = request.ignore_eos or request.min_tokens > 0 or request.grammar is not None
     prefix, suffix = plan.windows.prefix, plan.windows.suffix
     around = Surroundings(
@@ -630,14 +634,16 @@ def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
         around,
         request.prefix,
         request.shape,
-        leaves_out=not wants_more,
+        leaves_out=is_code and not wants_more,
         min_confidence=request.min_confidence,
     )
 
 
 def _wants_scores(request: CompletionRequest) -> bool:
     """Whether tokens are to be scored: for the client, or to rank or to leave out."""
-    return request.n_probs is not None or request.n > 1 or request.min_confidence > 0.0
+    # Raw text is left whole, also where the server has a least confidence for all.
+    leaves_out = request.min_confidence > 0.0 and request.shape != "raw"
+    return request.n_probs is not None or request.n > 1 or leaves_out
 
 
 def _behind(score: ScoredToken, logprob: float) -> ScoredToken:

@@ -58,13 +58,15 @@ def shown_path(path: str | None, length: int = MAX_PATH) -> str:
         text = unquote(text.removeprefix("file://"))
     text = text.replace("\\", "/")
     parts: list[str] = []
-    for part in one_line(_without_home(text), len(text)).split("/"):
+    for part in map(str.strip, one_line(_without_home(text), len(text)).split("/")):
         if part == "..":
             parts[-1:] = []
         elif part not in ("", "."):
             parts.append(part)
     if _is_absolute(text) or len(path or "") > len(text):
         parts = parts[-MAX_PARTS:]
+    while len(parts) > 1 and len("/".join(parts)) > length:
+        del parts[0]
     return "/".join(parts)[-length:].strip() or UNNAMED
 
 

@@ -25,7 +25,8 @@ from fnmatch import fnmatchcase
 # Longer paths are cut: only their end says what they name.
 _MAX_PATH = 1024
 
-# Files whose name alone says so. Sources are not among them: `secrets.py` is a module.
+# Files whose name says so, alone or with its directory's. Sources are not among them: `secrets.py`
+# is a module.
 SECRET_NAMES: tuple[str, ...] = (
     *(".env", ".env.*", "*.env", ".envrc"),
     *("*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
@@ -37,10 +38,11 @@ SECRET_NAMES: tuple[str, ...] = (
     *("secrets.xml", "secrets.properties", "secrets.*.json", "secrets.*.y*ml", "secret.y*ml"),
     *("client_secret*.json", "service[-_]account*.json", "serviceaccount*.json"),
     *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.*", "*.tfvars", "*.ovpn"),
-    *("shadow", "gshadow"),
+    *("application_default_credentials.json", "access_tokens.db", "msal_token_cache*"),
+    *(".kube/config", ".aws/config", ".docker/config.json", "etc/shadow", "etc/gshadow"),
 )
 # Directories all of whose files are secret.
-SECRET_DIRECTORIES: tuple[str, ...] = (".ssh", ".gnupg", ".aws", ".azure", ".kube", "gcloud")
+SECRET_DIRECTORIES: tuple[str, ...] = (".ssh", ".gnupg")
 # `.env.example` is there to be shown.
 _TEMPLATES = ("example", "sample", "template", "tmpl", "dist", "defaults", "schema")
 
@@ -55,7 +57,8 @@ def is_secret_path(path: str | None) -> bool:
         return True
     if name.startswith(".env.") and name.rpartition(".")[2] in _TEMPLATES:
         return False
-    return any(fnmatchcase(name, pattern) for pattern in SECRET_NAMES)
+    within = f"{directories[-1]}/{name}" if directories else name
+    return any(fnmatchcase(within if "/" in one else name, one) for one in SECRET_NAMES)
 
 
 def has_secret(text: str) -> bool:

@@ -21,13 +21,14 @@ E3  How the text comes apart changes nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from suture.server.request import Edit
 
-_CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
-_QUOTES = "\"'`"
+CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+QUOTES = "\"'`"
 _REST = re.compile(r"[ \t]*[)\]}\"'`][)\]}\"'` \t]*(?=[\r\n]|\Z)")
 _TRIPLE = re.compile("\"\"\"|'''|```")
 _CLOSER = re.compile(rf"{_TRIPLE.pattern}|\S")
@@ -61,20 +62,44 @@ def still_open(text: str) -> str:
     closers = ""
     for line in _LINE.findall(text + "\n"):
         closers = _QUOTE.sub("", closers)
-        at = 0
-        while found := _SPECIAL.search(line, at):
-            at = found.end()
-            mark = found[0]
-            if mark in _QUOTES:
-                end = _string_end(line, found.start(), len(line))
-                at = end or at
-                if not end and not _LIFETIME.match(line, found.start()):
-                    closers = mark + closers
-            elif mark in _CLOSER_OF:
-                closers = _CLOSER_OF[mark] + closers
+        for _, mark in marks(line):
+            if mark in QUOTES:
+                closers = mark + closers
             else:
-                closers = closers[closers.find(mark) + 1 :]
+                closers = with_bracket(closers, mark)
     return closers
+
+
+def with_bracket(closers: str, bracket: str) -> str:
+    """What is open behind a bracket, the innermost first, where `closers` were open before it."""
+    if bracket in CLOSER_OF:
+        return CLOSER_OF[bracket] + closers
+    return closers[closers.find(bracket) + 1 :]
+
+
+def marks(line: str) -> Iterator[tuple[int, str]]:
+    """The brackets of a line that stand in no string, and the quotes that none ends; and where."""
+    at = 0
+    while found := _SPECIAL.search(line, at):
+        at = found.end()
+        if found[0] not in QUOTES:
+            yield found.start(), found[0]
+            continue
+        end = string_end(line, found.start(), len(line))
+        at = end or at
+        if not end and not _LIFETIME.match(line, found.start()):
+            yield found.start(), found[0]
+
+
+def n_unclosed(text: str) -> int:
+    """How many brackets of a text nothing closes, or only what closes another around them."""
+    closers, count = "", 0
+    for line in _LINE.findall(text + "\n"):
+        for _, mark in marks(line):
+            if mark not in QUOTES:
+                count += max(closers.find(mark), 0)
+                closers = with_bracket(closers, mark)
+    return count + len(closers)
 
 
 def are_auto_closed(closers: str, typed: str) -> bool:
@@ -152,7 +177,7 @@ class OverClosers:
         sure: tuple[_Scanned, int] | None = None
         while at < end and scanned.ended is None:
             wanted = self._wanted(scanned)
-            if wanted[:1] and wanted[0] in _QUOTES:
+            if wanted[:1] and wanted[0] in QUOTES:
                 # In a string that the rest ends.
                 closed = _end_of_string(wanted).match(self._text, at, end)
                 if not closed:
@@ -165,10 +190,10 @@ class OverClosers:
             if found is None:
                 break
             at = found.end()
-            if found[0] not in _QUOTES:
+            if found[0] not in QUOTES:
                 scanned = _with_bracket(scanned, found[0], at, wanted, self._rest)
-            elif string_end := _string_end(self._text, found.start(), end):
-                at = string_end
+            elif behind := string_end(self._text, found.start(), end):
+                at = behind
             else:
                 sure = sure or (scanned, found.start())
         return (scanned, *(sure or (scanned, end)))
@@ -182,8 +207,8 @@ class OverClosers:
 def _with_bracket(scanned: _Scanned, bracket: str, end: int, wanted: str, rest: str) -> _Scanned:
     """What is known after a bracket that ends before `end`."""
     opened = scanned.opened
-    if bracket in _CLOSER_OF:
-        return replace(scanned, opened=opened + _CLOSER_OF[bracket])
+    if bracket in CLOSER_OF:
+        return replace(scanned, opened=opened + CLOSER_OF[bracket])
     if bracket in opened:
         return replace(scanned, opened=opened[: opened.rfind(bracket)])
     if bracket == wanted:
@@ -223,7 +248,7 @@ def _outside(outer: str, closer: str) -> str:
     return outer[outer.index(closer) + 1 :] if closer in outer else outer
 
 
-def _string_end(text: str, at: int, end: int) -> int:
+def string_end(text: str, at: int, end: int) -> int:
     """Behind the string that begins with the quote at `at`; 0 if none does, or it has no end."""
     found = _string(text[at]).match(text, at, end)
     return found.end() if found else 0

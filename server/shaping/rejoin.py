@@ -19,19 +19,22 @@ J2  How the text comes apart changes nothing.
 J3  Held is what the first match holds that may still become a rejoin, at most 512 characters, and
     no more.
 J4  A match begins where the cursor stands or at a line end, if the suffix begins with a line end.
-    If not, it begins anywhere in a line; but where only blanks stand before the cursor, behind the
-    same blanks, as elsewhere the line would have another place in what is below it.
+    If not, it begins anywhere in a line; but where only blanks stand before the cursor, and no
+    bracket closes behind it, behind the same blanks, as elsewhere the line would have another place
+    in what is below it.
 J5  What is left out closes nothing that would stay open without it, so that lines of closers
     (`}`, `)`) are left out only if they close what was open before the cursor.
+J6  A few lines at the answer's end are kept where the file has fewer parse errors with them, and
+    left out, closers or not, where it has fewer without.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from suture.server.shaping.closers import still_open
+from suture.server.shaping.closers import n_unclosed
 
 # So many characters of words in whole lines are no coincidence: in the same place, or elsewhere
 # in a line, where they may be what many lines end with; or so many of any kind.
@@ -74,11 +77,19 @@ class Rejoin:
 
     `prefix` and `suffix` are the texts at the cursor, LF only, as the model is shown them. Of a
     suffix that `is_cut_off` the last line may not be whole. An empty suffix changes nothing.
+    `better_cut` tells which of two texts leaves the better file, of equals the first.
     """
 
     name = "suffix"
 
-    def __init__(self, prefix: str, suffix: str, is_cut_off: bool = False) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        suffix: str,
+        is_cut_off: bool = False,
+        better_cut: Callable[[Sequence[str]], int] = lambda texts: 0,
+    ) -> None:
+        self._better_cut = better_cut
         blank = _LEADING_BLANK_LINES.match(suffix)
         self._is_below = blank is not None
         body = suffix[blank.end() :] if blank else suffix
@@ -129,9 +140,18 @@ class Rejoin:
         if not self._watched.text or self.found:
             return ""
         for match in self._matches():
-            if (match.is_complete or self._ends_in(match)) and self._closes_nothing(match):
+            if match.is_complete and self._closes_nothing(match):
+                return self._rejoin(match)
+            if not match.is_complete and self._ends_in(match) and self._is_cut(match):
                 return self._rejoin(match)
         return self._release(len(self._text))
+
+    def _is_cut(self, match: _Match) -> bool:
+        """Whether an answer that ends with a match leaves the better file without it (J6)."""
+        without, with_it = self._text[: match.start], self._text
+        if self._closes_nothing(match):
+            return self._better_cut([without, with_it]) == 0
+        return self._better_cut([with_it, without]) == 1
 
     def _release(self, end: int) -> str:
         text = self._text[self._n_released : end]
@@ -155,8 +175,9 @@ class Rejoin:
         if self._has_line_here and at == 0 and text[:1] not in ("", "\n"):
             yield 0
         first = "\n" if self._is_below else self._watched.text[0]
+        is_anywhere = self._is_below or not self._is_blank or first in ")]}"
         while (at := text.find(first, at)) >= 0:
-            if at == 0 or self._is_below or not self._is_blank or self._is_in_column(at):
+            if at == 0 or is_anywhere or self._is_in_column(at):
                 yield at
             at += 1
 
@@ -185,7 +206,8 @@ class Rejoin:
     def _compared(self, start: int) -> tuple[int, _Watched]:
         """From where on a match that begins at `start` is compared, and with what."""
         if not self._is_below:
-            return start, self._watched if start == 0 or self._is_blank else self._elsewhere
+            is_in_place = start == 0 or (self._is_blank and self._is_in_column(start))
+            return start, self._watched if is_in_place else self._elsewhere
         blank = _BLANK_LINES.match(self._text, start)
         return (blank.end(), self._watched) if blank else (start, self._here)
 
@@ -224,13 +246,13 @@ class Rejoin:
         """Whether what is left out closes only what the suffix closes as well (J5)."""
         if not _CLOSER.search(self._text, match.start, match.end):
             return True
-        without = self._n_open(self._text[: match.start])
-        with_it = self._n_open(self._text[: match.end])
-        return without <= min(with_it, self._n_open(""))
+        without = self._n_unclosed(self._text[: match.start])
+        with_it = self._n_unclosed(self._text[: match.end])
+        return without <= min(with_it, self._n_unclosed(""))
 
-    def _n_open(self, text: str) -> int:
-        """How many brackets and quotes stay open around the cursor with `text` there."""
-        return len(still_open(self._prefix + text + self._suffix))
+    def _n_unclosed(self, text: str) -> int:
+        """How many brackets around the cursor nothing closes with `text` there."""
+        return n_unclosed(self._prefix + text + self._suffix)
 
 
 def _watched(body: str, is_cut_off: bool, n_enough_in_words: int) -> _Watched:

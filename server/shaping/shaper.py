@@ -1,7 +1,8 @@
 """The rules one after the other: what the model says goes in, what is inserted comes out.
 
 unsure       ends the text before a line that the model is unsure of, where that is asked for
-rules        leave out what is not for this place; none of them where the caller wants all
+rules        first those that write blanks as the file does, as the next ones compare the text with
+             it; then those that end the text; the blank end last. None where the caller wants all
 line ends    as the document has them
 closers      what the answer writes over those behind the cursor becomes an edit
 """
@@ -11,12 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suture.server.request import Edit, Shape
+from suture.server.shaping.brackets import Brackets
 from suture.server.shaping.closers import OverClosers
 from suture.server.shaping.confidence import Unsure
+from suture.server.shaping.echo import Echo
+from suture.server.shaping.indentation import FirstLine, Tabs
 from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds
 from suture.server.shaping.rejoin import Rejoin
+from suture.server.shaping.repeats import Repeats
 from suture.server.shaping.rule import Rule
+from suture.server.shaping.scope import Scope
 from suture.server.shaping.surroundings import Surroundings
+from suture.server.shaping.syntax import Syntax
+from suture.server.shaping.tails import Tail
 
 
 class Shaper:
@@ -36,11 +44,13 @@ class Shaper:
         min_confidence: float = 0.0,
     ) -> None:
         shows = leaves_out and shape != "raw"
-        self._rejoin = Rejoin(around.prefix, around.suffix if shows else "", around.is_suffix_cut)
         # The first of all: it knows where in the model's own text each token begins.
         self._unsure = Unsure(min_confidence if shows else 0.0)
-        first: tuple[Rule, ...] = (self._unsure, self._rejoin)
-        self._rules: Sequence[Rule] = (*first, *_rules(around, shape)) if shows else ()
+        syntax = Syntax(around)
+        self._rejoin = Rejoin(around.prefix, around.suffix, around.is_suffix_cut, syntax.better_cut)
+        self._rules: Sequence[Rule] = ()
+        if shows:
+            self._rules = (self._unsure, *_rules(around, shape, self._rejoin, syntax))
         self._n_over = 0  # of the rules, those that no text comes to any more
         line_ends = BetweenCrAndLf if around.is_between_cr_and_lf else LineEnds
         self._line_ends = line_ends(around.line_end)
@@ -55,12 +65,12 @@ class Shaper:
     @property
     def has_rejoined(self) -> bool:
         """Whether the text has reached what stands after the cursor."""
-        return self._rejoin.found
+        return self._rejoin.found and self._rules[self._n_over - 1] is self._rejoin
 
     @property
     def has_only_rejoined(self) -> bool:
         """Whether the text was nothing but what stands after the cursor."""
-        return self._rejoin.is_all
+        return self.has_rejoined and self._rejoin.is_all
 
     @property
     def unsure_of_all(self) -> float | None:
@@ -76,7 +86,7 @@ class Shaper:
     def rules(self) -> tuple[str, ...]:
         """The names of the rules that fired, in their order."""
         edit = self._over_rest.edit
-        names = [rule.name for rule in self._rules if rule.fired]
+        names = [rule.name for index, rule in enumerate(self._rules) if self._has_fired(index)]
         if self._line_ends.fired:
             names.append(self._line_ends.name)
         if edit is not None and edit.delete_after:
@@ -101,6 +111,11 @@ class Shaper:
         ended = self._insert(self._through("", is_last=True))
         return ended + self._over_rest.feed(self._line_ends.flush())
 
+    def _has_fired(self, index: int) -> bool:
+        """Whether a rule has changed the text: not where a later one has ended it before."""
+        rule = self._rules[index]
+        return rule.fired and not (rule.ended and index < self._n_over - 1)
+
     def _through(self, text: str, is_last: bool) -> str:
         for index in range(self._n_over, len(self._rules)):
             rule = self._rules[index]
@@ -117,6 +132,11 @@ class Shaper:
         return self._over_rest.feed(text)
 
 
-def _rules(around: Surroundings, shape: Shape) -> tuple[Rule, ...]:
-    """The rules behind the rejoin, in their order."""
-    return ()
+def _rules(around: Surroundings, shape: Shape, rejoin: Rejoin, syntax: Syntax) -> tuple[Rule, ...]:
+    """The rules in their order; of one line there is no block to leave, and no line to repeat."""
+    in_place = (FirstLine(around), Tabs(around), rejoin)
+    brackets = Brackets(around, syntax)
+    if shape == "line":
+        return (*in_place, Repeats(around), brackets, Tail(around))
+    ends = (Echo(around), Repeats(around), brackets, Scope(around))
+    return (*in_place, *ends, Tail(around))

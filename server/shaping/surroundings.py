@@ -31,3 +31,8 @@ class Surroundings:
     def cursor_line(self) -> str:
         """What stands before the cursor in its line."""
         return self.prefix[self.prefix.rfind("\n") + 1 :]
+
+    @property
+    def lines_above(self) -> list[str]:
+        """The lines before the cursor's, the first of which may be the end of one."""
+        return self.prefix.split("\n")[:-1]

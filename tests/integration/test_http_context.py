@@ -76,6 +76,7 @@ SECRET = "AKIA" + "".join(random.Random(7).choices("ABCDEFGHJKLMNPQRSTUVWXYZ2345
     ],
 )
 def test_secrets_are_left_out_and_counted(chunk: Json) -> None:
+    """positron#7724: `.env` and keys used as context."""
     response, prompt = asked(input_extra=[CHUNK, chunk])
     report = response.json()["suture"]["prompt"]
     assert (report["excluded"], report["truncated"]) == (1, False)
@@ -93,6 +94,7 @@ def test_every_layout_leaves_secrets_out(layout: str, healing: str) -> None:
 
 
 def test_a_chunk_that_is_the_cursors_file_is_left_out() -> None:
+    """What stands there twice is repeated, as the makers of llama.vim found."""
     response, prompt = asked(input_extra=[{"text": PREFIX + "w" + SUFFIX, "filename": "a.py"}])
     assert prompt.count("def f(w, h)") == 1
     assert response.json()["suture"]["prompt"]["truncated"]
@@ -255,6 +257,7 @@ SAYS = "w * h\n    y = x * x\n\n    z = y\n"
 @pytest.mark.parametrize("layout", ["psm", "spm", "anchor"])
 @pytest.mark.parametrize("line_end", ["\r\n", "\r"])
 def test_the_same_hole_gives_the_same_text_up_to_its_line_ends(line_end: str, layout: str) -> None:
+    """tabby#3279: completions are worse in files with CRLF."""
     extra = [CHUNK, {"text": "z = 1\ny = 2\n"}]
     hole: Json = BODY | {"n_predict": 60, "layout": layout, "input_extra": extra}
     lines = {
@@ -273,7 +276,7 @@ def test_the_same_hole_gives_the_same_text_up_to_its_line_ends(line_end: str, la
         other["suture"]["finish"],
         other["tokens_predicted"],
     )
-    assert prompt.endswith(shown.prompt) or not shown.prompt
+    assert shown.prompt == prompt
 
 
 def test_lines_of_an_answer_end_as_the_files_do() -> None:

@@ -58,7 +58,7 @@ def test_all_of_it_is_said() -> None:
     assert best["probability"] > 0.99 > sum(one["probability"] for one in others)
     assert 0 < told["covers"]["evidence"]["probability"] <= 1
     texts = {method["name"]: method["text"] for method in told["methods"]}
-    assert texts == dict.fromkeys(("off", "drop_one", "recursive", "exact"), "me = ()\n")
+    assert texts == dict.fromkeys(("off", "drop_one", "recursive", "exact"), "me = ()")
     levels = {method["name"]: method["level"] for method in told["methods"]}
     assert levels == {
         "off": "none",

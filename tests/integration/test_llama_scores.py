@@ -65,8 +65,10 @@ def evidence(
         rest = covers.pending[covers.end_of(node) :]
         row = np.exp(rows[(*kept, *covers.path(node))])
         prior = math.exp(_joint(kept, covers.path(node), rows))
-        # All others are less than 1e-4 together.
-        for token_id in np.flatnonzero(row > 1e-9).tolist():
+        order = np.argsort(-row)
+        # What comes behind is less than that together.
+        n_asked = int(np.searchsorted(np.cumsum(row[order]), 1.0 - 1e-4)) + 1
+        for token_id in order[:n_asked].tolist():
             piece = vocabulary.bytes_of(token_id)
             is_end = token_id in ends and not rest
             may_come = piece.startswith(rest) and len(piece) > len(rest)

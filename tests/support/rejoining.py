@@ -48,7 +48,9 @@ class Hole:
         body = re.sub(r"\A(?:[ \t]*\n)+", "", self.suffix)
         line_before = self.prefix.split("\n")[-1]
         is_blank = not line_before.strip(" \t")
-        is_in_place = is_below or is_blank or not before
+        lines_before = before.split("\n")
+        is_in_column = len(lines_before) > 1 and lines_before[-1] == line_before
+        is_in_place = is_below or not before or (is_blank and is_in_column)
         n_enough = IN_PLACE if is_in_place else ELSEWHERE
         lines, is_enough = _lines(body, self.is_cut_off, n_enough)
         if not lines:
@@ -69,12 +71,14 @@ class Hole:
         patterns = []
         if is_in_word and not re.search(r"\W", before) and (not before or len(word) > 1):
             patterns.append(re.compile(re.escape(word) + r"(?=\W)"))
-        if len(word) > 2 and re.fullmatch(r"\w+", before) and not is_in_word:
+        is_blank = not line_before.strip(" \t")
+        if len(word) > 2 and re.fullmatch(r"\w+", before) and not (is_in_word or is_blank):
             behind = self.suffix[len(word) : len(word) + 1]
             patterns.append(re.compile(re.escape(word + behind) if behind else r"(?!)"))
         if before and not line_before.strip(" \t"):
             lines_before = before.split("\n")
-            may_begin = len(lines_before) > 1 and lines_before[-1] == line_before
+            is_in_column = len(lines_before) > 1 and lines_before[-1] == line_before
+            may_begin = is_in_column or lines[0] in ")}"
         else:
             may_begin = True
         if not may_begin:

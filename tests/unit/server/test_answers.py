@@ -451,7 +451,7 @@ def test_a_running_generation_goes_on_where_the_editor_closes_a_bracket() -> Non
         ended, result = await rest_of(second)
         assert result.finish == "superseded" and "[a, {'k': b}], c".startswith(heard + ended)
         text, result = await going_on
-        assert (text, result.edit) == ("a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()\n"))
+        assert (text, result.edit) == ("a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()"))
         assert (result.finish, result.prompt.evaluated) == ("eos", 0)
         assert editor.scheduler.counters.jobs == 1
 
@@ -464,12 +464,12 @@ def test_over_closers_and_back_nothing_is_evaluated_again() -> None:
     async def work(editor: Editor) -> None:
         asked = replace(HOLE, prefix="f([", suffix="])\nbar\n")
         text, result = await editor.complete(asked)
-        assert (text, result.edit) == ("a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()\n"))
+        assert (text, result.edit) == ("a, {'k': b}", Edit(2, "a, {'k': b}], c)\nd()"))
         over = replace(asked, prefix="f([a, {'k': b}]", suffix=")\nbar\n", seq=2)
         text, result = await editor.complete(over)
-        assert (text, result.edit) == (", c", Edit(1, ", c)\nd()\n"))
+        assert (text, result.edit) == (", c", Edit(1, ", c)\nd()"))
         over = replace(asked, prefix="f([a, {'k': b}], c)", suffix="\nbar\n", seq=3)
-        assert (await editor.complete(over))[0] == "\nd()\n"
+        assert (await editor.complete(over))[0] == "\nd()"
         assert editor.scheduler.counters.jobs == 1
 
     run(work, IN_HOLE)

@@ -154,7 +154,7 @@ CALL = CompletionRequest("x\nfoo(", ")\nbar()\n", infill=True, layout="anchor", 
 
 def test_an_answer_over_closers_ends_before_them_and_is_an_edit() -> None:
     text, result = in_hole(CALL, "a, (b))\nbaz()\n")
-    assert (text, result.edit) == ("a, (b)", Edit(1, "a, (b))\nbaz()\n"))
+    assert (text, result.edit) == ("a, (b)", Edit(1, "a, (b))\nbaz()"))
     assert (result.finish, result.reason) == ("eos", None)
 
 
@@ -163,13 +163,14 @@ def test_an_answer_that_writes_no_closer_is_inserted_before_them() -> None:
     assert (text, result.edit) == ("a, (b)", Edit(0, "a, (b)"))
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [replace(CALL, shape="raw"), replace(CALL, suffix=");")],
-)
-def test_elsewhere_an_answer_is_its_text(request_: CompletionRequest) -> None:
-    text, result = in_hole(request_, "a, b)\nbaz()\n")
+def test_a_raw_answer_is_its_text() -> None:
+    text, result = in_hole(replace(CALL, shape="raw"), "a, b)\nbaz()\n")
     assert (text, result.edit) == ("a, b)\nbaz()\n", None)
+
+
+def test_before_more_than_closers_an_answer_ends_before_them() -> None:
+    text, result = in_hole(replace(CALL, suffix=");"), "a, b)\nbaz()\n")
+    assert (text, result.edit, result.rules) == ("a, b", None, ("brackets",))
 
 
 def test_an_edit_has_the_documents_line_ends_and_stops() -> None:
@@ -178,7 +179,7 @@ def test_an_edit_has_the_documents_line_ends_and_stops() -> None:
     assert (text, result.edit) == ("a", Edit(2, "a)\r\nbaz()"))
     assert (result.finish, result.stop_match) == ("stop", "\r\n\r\n")
     cut_off = in_hole(replace(crlf, max_tokens=3), "a)\nbaz()\n\nend")[1]
-    assert (cut_off.finish, cut_off.edit) == ("length", Edit(2, "a)\r\n"))
+    assert (cut_off.finish, cut_off.edit) == ("length", Edit(1, "a)"))
     one_line = in_hole(replace(crlf, shape="line"), "a)\nbaz()\n\nend")[1]
     assert one_line.edit == Edit(1, "a)")
 

@@ -48,6 +48,7 @@ SECRET_PATHS = [
     "/home/u/.ssh/config",
     "~/.aws/credentials",
     ".kube/config",
+    ".docker/config.json",
     "/home/u/.config/gcloud/access_tokens.db",
 ]
 OTHER_PATHS = [
@@ -73,6 +74,10 @@ OTHER_PATHS = [
     "id_rsa_parser/lib.rs",
     "shadow.css",
     "main.tf",
+    ".aws/task-definition.json",
+    "gcloud/storage.py",
+    ".kube/service.yaml",
+    "site/config",
 ]
 
 
@@ -150,7 +155,7 @@ SECRETS = {
     "openai": "sk-proj-" + drawn(60),
     "openai old": "sk-" + drawn(48),
     "hugging face": "hf_" + drawn(34),
-    "npm": "//registry.npmjs.org/:_authToken=npm_" + drawn(36),
+    "npm": "//packages.internal/:_authToken=npm_" + drawn(36),
     "pypi": "pypi-AgE" + drawn(150),
     "sendgrid": "SG." + drawn(22) + "." + drawn(43),
     "jwt": jwt(),

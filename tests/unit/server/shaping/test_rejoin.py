@@ -16,6 +16,8 @@ from suture.server.decoding.step_costs import StepCosts
 from suture.server.engine.scripted import ScriptedEngine
 from suture.server.request import CompletionRequest, Edit, SamplingParams
 from suture.server.shaping.rejoin import Rejoin
+from suture.server.shaping.surroundings import Surroundings
+from suture.server.shaping.syntax import Syntax
 
 VOCABULARY = toy_vocabulary()
 HOLE = CompletionRequest(
@@ -80,9 +82,9 @@ def test_without_detokenizing_nothing_is_looked_for() -> None:
     ("stop", "text", "finish"),
     [
         ("w", "", "stop"),
-        ("h\n", "w * ", "stop"),
-        ("return", "w * h\n    ", "stop"),
-        ("return x\n", "w * h\n    ", "stop"),
+        ("h\n", "w *", "stop"),
+        ("return", "w * h", "stop"),
+        ("return x\n", "w * h", "stop"),
         # Behind the whole line that is repeated a stop string comes too late.
         ("\n\n", "w * h", "suffix"),
         ("print", "w * h", "suffix"),
@@ -107,7 +109,7 @@ def test_what_is_held_comes_at_the_end_if_it_was_no_rejoin() -> None:
         text, result = answered(replace(HOLE, max_tokens=n_tokens), SAYS)
         if result.finish == "length":
             said = b"".join(map(VOCABULARY.bytes_of, toy_encode(SAYS.encode())[:n_tokens]))
-            assert text == said.decode()
+            assert text == said.decode().rstrip()
             continue
         assert (text, result.finish) == ("w * h", "suffix")
 
@@ -218,3 +220,33 @@ def test_prose_is_not_cut(text: str) -> None:
 def test_empty_texts_are_nothing() -> None:
     rejoin = Rejoin("", "x\n")
     assert (rejoin.feed(""), rejoin.flush(), rejoin.found, rejoin.is_all) == ("", "", False, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix", "says", "suffix", "left"),
+    [
+        # The blocks need their ends, as often as they stand there.
+        ("a.rb", "def f\n", "if a\nb\nend", "\nend\n", "if a\nb\nend"),
+        ("a.lua", "function f()\n", "if a then b() end", "\nend\n", "if a then b() end"),
+        ("a.lua", "function f()\n", "if a then\nb()\nend", "\nend\n", "if a then\nb()\nend"),
+        ("a.lua", "function f()\n", "b()\nend", "\nend\n", "b()"),
+        ("a.sh", "if a; then\n", "if b; then\nc\nfi", "\nfi\n", "if b; then\nc\nfi"),
+        ("a.sh", "if a; then\n", "c\nfi", "\nfi\n", "c"),
+        # A comment's bracket does not make of the last one another.
+        ("a.js", "// :(\nf() \n{\n  ", "b(\n);\n}", "\n}\n", "b(\n);"),
+        ("a.js", "f(\n  ", "a, /* ) */\n  g(\n)", "\n)\n", "a, /* ) */\n  g(\n)"),
+        # Where both are right, what stands there already is not said again.
+        ("a.py", "def f(x):\n    if x:\n        ", "x += 1\n    return x", "\n    return x\n",
+         "x += 1"),
+        ("a.py", "try:\n    ", "f()\nexcept E:\n    pass", "\nexcept E:\n    pass\n", "f()"),
+        # No opinion.
+        ("a.txt", "if a\n", "if b\nc\nend", "\nend\n", "if b\nc"),
+    ],
+)  # fmt: skip
+def test_j6_a_last_line_that_may_be_meant_is_judged_by_its_parse(
+    path: str, prefix: str, says: str, suffix: str, left: str
+) -> None:
+    syntax = Syntax(Surroundings(prefix, suffix, path=path))
+    for parts in ([says], list(says)):
+        rejoin = Rejoin(prefix, suffix, better_cut=syntax.better_cut)
+        assert "".join(map(rejoin.feed, parts)) + rejoin.flush() == left

@@ -35,8 +35,44 @@ def test_who_wants_all_of_the_text_gets_it(shape: Shape, leaves_out: bool) -> No
 def test_line_ends_and_closers_are_named_where_they_change_something() -> None:
     shaper = Shaper(Surroundings("f(", "\n", rest=")", line_end="\r\n"), "f(")
     assert shaped(shaper, "a)\nb = 1\n") == "a"
-    assert shaper.edit == Edit(1, "a)\r\nb = 1\r\n")
-    assert shaper.rules == ("line_ends", "closers")
+    assert shaper.edit == Edit(1, "a)\r\nb = 1")
+    assert shaper.rules == ("tail", "line_ends", "closers")
+
+
+@pytest.mark.parametrize(
+    ("shape", "inserted", "rules"),
+    [
+        ("auto", "f():\n    return 1", ("scope", "tail")),
+        ("block", "f():\n    return 1", ("scope", "tail")),
+        ("line", "f():\n    return 1\n\ndef g():\n    return 2", ("tail",)),
+    ],
+)
+def test_a_block_ends_where_it_does_and_of_a_line_the_stop_string_does_that(
+    shape: Shape, inserted: str, rules: tuple[str, ...]
+) -> None:
+    text = "f():\n    return 1\n\ndef g():\n    return 2\n"
+    for parts in ((text,), tuple(text)):
+        shaper = Shaper(Surroundings("def "), "def ", shape)
+        assert shaped(shaper, *parts) == inserted
+        assert shaper.rules == rules
+        assert shaper.is_over == ("scope" in rules) and not shaper.has_rejoined
+
+
+def test_what_is_said_behind_the_end_fires_nothing() -> None:
+    """The rejoin comes before the scope, and may see more of a text that comes at once."""
+    around = Surroundings("if a:\n    ", "\n    c = compute()\n")
+    for parts in (("b()\nd()\n    c = compute()\n",), tuple("b()\nd()\n    c = compute()\n")):
+        shaper = Shaper(around, around.prefix)
+        assert shaped(shaper, *parts) == "b()"
+        assert shaper.rules == ("scope", "tail")
+        assert shaper.is_over and not shaper.has_rejoined
+
+
+def test_the_rejoin_compares_what_is_written_as_the_file_is() -> None:
+    around = Surroundings("func f() {\n\tif a {\n\t\t", "\n\t\tcompute(b)\n\t}\n}\n", path="x.go")
+    shaper = Shaper(around, around.prefix)
+    assert shaped(shaper, *"        c()\n        compute(b)\n") == "c()"
+    assert shaper.rules == ("indent", "tabs", "suffix")
 
 
 def test_whether_anything_was_left_is_known() -> None:
