@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from suture.server.commands import exits
 from suture.server.errors import (
-    EngineError,
     Excluded,
     InfillUnsupported,
+    OutputFull,
     RequestError,
     SetupError,
     SutureError,
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             _drop_output()
-            error = EngineError(f"cannot write: {error.strerror}")
+            error = OutputFull(f"cannot write: {error.strerror}")
         if debug_requested():
             traceback.print_exc()
         print(f"suture: {_one_line(error)}", file=sys.stderr)

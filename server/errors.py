@@ -100,6 +100,10 @@ class Stalled(Unavailable):
     """The engine has work, and has completed no step of it within the set time."""
 
 
+class OutputFull(SutureError):
+    """What a command writes to takes no more."""
+
+
 class EngineError(SutureError):
     """The engine failed on this request; its state was put back as it was before."""
 

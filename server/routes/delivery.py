@@ -27,7 +27,7 @@ from suture.server.request import (
     ScoredToken,
 )
 from suture.server.routes.body import read_json
-from suture.server.routes.candidates import Completed, NErrors, ranked, unjudged
+from suture.server.routes.candidates import Completed, parse_errors, ranked
 from suture.server.routes.completer import Completer, ModelInfo
 from suture.server.settings import Settings
 from suture.server.sse import EventStream, encode_json, event
@@ -160,15 +160,20 @@ class _Joined:
 async def collect(
     chunks: AsyncGenerator[CompletionChunk, None],
     request: CompletionRequest,
-    n_errors: NErrors = unjudged,
 ) -> list[Completed]:
-    """All candidates of a request, the best first, each text once."""
+    """All candidates of a request, the best first, each text once.
+
+    Of raw text they are samples, each as good as the next one, and none is left out.
+    """
     joined = _Joined(request)
     async for chunk in chunks:
         joined.add(chunk)
         if joined.candidates is not None:
             candidates = [_up_to_a_line(candidate, request) for candidate in joined.candidates]
-            return ranked(candidates, n_errors)
+            if request.n == 1 or request.shape == "raw":
+                return candidates
+            # Parsing takes some milliseconds each.
+            return await asyncio.to_thread(ranked, candidates, parse_errors(request))
     raise EngineError("the completion ended without a result")
 
 

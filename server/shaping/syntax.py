@@ -27,7 +27,7 @@ from suture.server.shaping.balance import lines_below
 from suture.server.shaping.closers import OverClosers
 from suture.server.shaping.surroundings import Surroundings
 
-_MAX_SIDE = 4096
+MAX_SIDE = 4096
 _TRIPLE_LINE = re.compile("(?:\"\"\"|''').*\n")
 # Code of two such sides takes up to 50 of the steps that tree-sitter reports.
 _MAX_STEPS = 100
@@ -169,7 +169,7 @@ def _window(around: Surroundings, grammar: str) -> tuple[str, str]:
 
     A side that is cut is closed, or one closer too many would mend it.
     """
-    before = around.prefix[-_MAX_SIDE:]
+    before = around.prefix[-MAX_SIDE:]
     is_cut = around.is_prefix_cut or len(before) < len(around.prefix)
     if is_cut:
         before = before[before.find("\n") + 1 :]

@@ -53,6 +53,20 @@ def test_infill_streams_each_under_its_index() -> None:
     ]
 
 
+def test_raw_candidates_are_samples_of_which_none_is_left_out() -> None:
+    script = [
+        CompletionChunk("b", (2,), replace(RESULT, confidence=0.1), index=1),
+        CompletionChunk("a", (1,), replace(RESULT, confidence=0.5)),
+        CompletionChunk("b", (3,), replace(RESULT, confidence=0.9), index=2),
+    ]
+    with serving(FakeCompleter(script)) as url, client(url) as http:
+        raw = http.post("/v1/completions", json={"prompt": "x", "n": 3}).json()
+        shaped = http.post("/v1/completions", json={"prompt": "x", "n": 3, "suffix": "y"}).json()
+
+    assert [choice["text"] for choice in raw["choices"]] == ["a", "b", "b"]
+    assert [choice["text"] for choice in shaped["choices"]] == ["a", "b"]
+
+
 def test_openai_has_a_choice_each() -> None:
     with serving(FakeCompleter(SCRIPT)) as url, client(url) as http:
         answer = http.post("/v1/completions", json=COMPLETION).json()
