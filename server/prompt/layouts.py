@@ -172,7 +172,8 @@ def _hole_layout(
     # Only psm has a choice of boundary, so who makes it asks for psm.
     if request.fim_boundary != "auto" and family.order == "psm":
         return "psm"
-    return defaults.layout
+    # Unhealed text that stands last is cut inside tokens; inside the prompt it was so in training.
+    return family.order if request.healing == "off" else defaults.layout
 
 
 def _tail_boundary(

@@ -150,6 +150,11 @@ def test_a_family_says_what_auto_stands_for_unless_its_model_was_measured() -> N
     assert told(measured) == ("psm", "move")
     assert told(measured, LayoutDefaults("spm", "keep")) == ("spm", None)
     assert told(measured, LayoutDefaults("psm", "keep")) == ("psm", "keep")
+    # What was measured is about healed text.
+    anchored = LayoutDefaults("anchor", "keep")
+    assert told(measured, anchored) == ("anchor", None)
+    request = replace(request, healing="off")
+    assert told(measured, anchored) == ("psm", "keep")
     # A profile is no reason to refuse a request that asked for nothing.
     assert told(trained_spm, LayoutDefaults("anchor", "keep")) == ("spm", None)
 
