@@ -123,7 +123,7 @@ _FORMS: tuple[_Form, ...] = (
     _token("hvs. hvb.", r"hv[sb]\.[\w-]{24}"),
     _token("doo_v1_ dop_v1_ dor_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
     _token("shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
-    _token("eyJ", r"eyJ[A-Za-z0-9_-]{10,4096}\.eyJ[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10}"),
+    _token("eyJ", r"eyJ[A-Za-z0-9_-]{10,4096}+\.eyJ[A-Za-z0-9_-]{10,4096}+\.[A-Za-z0-9_-]{10}"),
     _token("AccountKey=", r"AccountKey=[A-Za-z0-9+/]{40}"),
     _token("SharedAccessKey=", r"SharedAccessKey=[A-Za-z0-9+/]{40}"),
 )
@@ -132,27 +132,35 @@ _FORMS: tuple[_Form, ...] = (
 _KEY_LINES = re.compile(
     r"(?m)^(?:[ \t\"'+]{0,16}[A-Za-z0-9+/]{60,76}={0,2}(?:\\n)?[\"',+ ]{0,4}\n){3}"
 )
+_NO_LETTERS = re.compile("[0-9+/]")
 
 
 def _has_key_lines(text: str) -> bool:
-    """Whether a text has the lines of a key, without the marks around it; no digests in hex."""
+    """Whether a text has the lines of a key, without the marks around it; no digests in hex, and
+    no list of long names."""
     return any(
-        re.search("[g-z]", found[0]) and re.search("[G-Z]", found[0])
+        re.search("[g-z]", found[0])
+        and re.search("[G-Z]", found[0])
+        and all(len(_NO_LETTERS.findall(line)) > 1 for line in found[0].splitlines())
         for found in _KEY_LINES.finditer(text)
     )
 
 
-_SECRET_WORDS = ("passw", "pwd", "secret", "token", "key", "auth", "credential", "://")
-_NAME = r"(?:passw(?:or)?d|pwd|secret|token|(?:api|access|auth|account)[-_]?key|_auth|credentials?)"
+_SECRET_WORDS = ("pass", "pwd", "secret", "token", "key", "auth", "credential", "bearer", "://")
+_NAME = (
+    r"(?:passw(?:or)?d|pwd|secret|token|(?:api|access|auth|account|private|signing|encryption)"
+    r"[-_]?key|_auth|credentials?)"
+)
 _ASSIGNMENT = re.compile(
     rf"(?i){_NAME}[\w-]{{0,24}}[\"'\]]{{0,2}}[ \t]{{0,8}}(?:=>|:=|=|:)[ \t]{{0,8}}"
     r"(?:[\"'`]([^\"'`\s]{8,256})[\"'`]|([^\"'`\s(){}<>,;]{16,256})[ \t]*$)"
     r"|://[^\s:/@\"'<>{}$]{1,64}:([^\s:/@\"'<>{}$]{6,128})@"
+    r"|\b(?:bearer|basic)[ ]{1,4}([\w+/=.~-]{16,512})"
 )
-# A line of a shell's environment, where values are text without quotes.
+# A line of a shell's environment, where values are text also without quotes.
 _ENVIRONMENT = re.compile(
     r"[ \t]*(?:export )?[A-Z0-9_]{0,64}(?:PASS|PWD|SECRET|TOKEN|KEY|CREDENTIAL)[A-Z0-9_]{0,64}="
-    r"([^\s\"'`$(){}<>,;]{8,256})[ \t]*$"
+    r"[\"']?([^\s\"'`$(){}<>,;]{8,256})[\"']?[ \t]*$"
 )
 
 
@@ -172,7 +180,7 @@ def _names_a_secret(text: str) -> bool:
 _PLACEHOLDER = re.compile(
     r"(?i)example|placeholder|change_?me|your|dummy|redacted|x{4}|\*{3}|\.{3}|12345|abcdef"
 )
-_NAME_LIKE = re.compile(r"[A-Za-z]+(?:[-_./:][A-Za-z]+)*[0-9]{0,2}")
+_NAME_LIKE = re.compile(r"[A-Za-z]+(?:[-_./:][A-Za-z]+)*(?:[0-9]{0,2}|[-_][0-9]{1,4})")
 _CODE_LIKE = re.compile(r"[<>{}()$%\[\]\\]|::|//|\.\w+\.")
 
 

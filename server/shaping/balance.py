@@ -22,12 +22,16 @@ class Balance:
     The suffix closes those `needed`, in this order. `delimiter` ends the string that the cursor is
     in, if the suffix has it: the brackets are those inside then. From `code_start` of the cursor's
     line on one reads what follows: a string that the suffix does not end begins there.
+    The outermost `n_above` were opened above all that is read, and `indent_above` is that of the
+    line which begins with the closer of the first of these; None where none does.
     """
 
     opened: str
     needed: str
     delimiter: str
     code_start: int
+    n_above: int = 0
+    indent_above: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,10 @@ def balance_at(around: Surroundings) -> Balance:
     opened, found = _in_code(around, start)
     if found.is_suffix_cut:
         opened = opened[len(found.left) :]
-    return Balance(_closers(opened) + found.opened_above, found.closers, "", start)
+    above = found.opened_above
+    return Balance(
+        _closers(opened) + above, found.closers, "", start, len(above), found.indent_above
+    )
 
 
 def lines_below(around: Surroundings) -> tuple[str, str]:
@@ -77,12 +84,13 @@ def _below(around: Surroundings) -> tuple[str, bool]:
 class _Needed:
     """The closers that a suffix has of what is open, in their order.
 
-    The last of them are of brackets `opened_above` what one sees. It leaves open what is `left`,
-    and `inner` brackets of its own.
+    The last of them are of brackets `opened_above` what one sees, the first of which begins a line
+    with `indent_above`, or none. It leaves open what is `left`, and `inner` brackets of its own.
     """
 
     closers: str
     opened_above: str
+    indent_above: str | None
     left: list[_Open]
     inner: list[_Open]
     is_suffix_cut: bool
@@ -111,6 +119,7 @@ def _needed(suffix: str, outer: list[_Open], is_above_cut: bool, is_suffix_cut: 
     and a closer that is indented less than what it would close belongs to something farther out.
     """
     closers = opened_above = ""
+    indent_above: str | None = None
     outer, inner = list(outer), list[_Open]()
     for n, line in enumerate(suffix.split("\n")):
         for at, mark in marks(line):
@@ -119,16 +128,18 @@ def _needed(suffix: str, outer: list[_Open], is_above_cut: bool, is_suffix_cut: 
             if mark in QUOTES or mark in CLOSER_OF or _close(inner, mark):
                 continue
             if (is_above_cut or is_suffix_cut) and n and not line[:at].strip():
-                while outer and _is_deeper(outer[-1].indent, line[:at]):
+                while outer and is_deeper(outer[-1].indent, line[:at]):
                     outer.pop()
             if _close(outer, mark):
                 closers += mark
                 inner.clear()
             elif is_above_cut:
+                if not opened_above and n and not line[:at].strip():
+                    indent_above = line[:at]
                 closers, opened_above = closers + mark, opened_above + mark
                 outer.clear()
                 inner.clear()
-    return _Needed(closers, opened_above, outer, inner, is_suffix_cut)
+    return _Needed(closers, opened_above, indent_above, outer, inner, is_suffix_cut)
 
 
 def _closers(opened: list[_Open]) -> str:
@@ -155,7 +166,8 @@ def _close(opened: list[_Open], closer: str) -> bool:
     return False
 
 
-def _is_deeper(indent: str, other: str) -> bool:
+def is_deeper(indent: str, other: str) -> bool:
+    """Whether a line with one indentation is deeper than a line with the other."""
     return len(indent) > len(other) and indent.startswith(other)
 
 

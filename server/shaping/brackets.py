@@ -9,7 +9,8 @@
 
 Closers of the rest of the cursor's line that the prompt leaves out are not needed: the answer may
 write them (`closers.py`). Farther from the cursor than 4,096 characters, or than the prompt shows,
-all that is open counts as closed. Strings are known as `closers.py` knows them.
+all that is open counts as closed, but for what a line of closers ends that is deeper than the
+suffix's. Strings are known as `closers.py` knows them.
 
 Where something stays doubled, keeping it and cutting it are judged by the parse errors that the
 file has then: it is cut where it has fewer. Where it has none, it is cut where the closer is one in
@@ -31,7 +32,7 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from suture.server.shaping.balance import balance_at
+from suture.server.shaping.balance import Balance, balance_at, is_deeper
 from suture.server.shaping.closers import string_end, with_bracket
 from suture.server.shaping.surroundings import Surroundings
 
@@ -204,19 +205,18 @@ class _Scan(Protocol):
 
 
 class _InCode:
-    """The brackets of a text from `at` on, where `opened` is open, of which `needed` has to stay.
-
-    `start` is where the answer starts.
-    """
+    """The brackets of a text in a place with some balance; `start` is where the answer starts."""
 
     ends_with_line = False
 
-    def __init__(self, opened: str, needed: str, at: int, start: int) -> None:
+    def __init__(self, balance: Balance, start: int) -> None:
         self.doubled: int | None = None
         self.unsure: int | None = None
-        self._opened, self._needed, self._at = opened, needed, at
+        self._opened, self._needed = balance.opened, balance.needed
+        self._n_above, self._indent_above = balance.n_above, balance.indent_above
+        self._at = balance.code_start
         self._start = start
-        self._before = opened  # what is doubled
+        self._before = balance.opened  # what is doubled
         self._is_above = False  # whether a line above has it
 
     def to(self, text: str, end: int, is_over: bool) -> None:
@@ -237,7 +237,7 @@ class _InCode:
                 self._at = string or at + 1
             else:
                 self._at = at + 1
-                self._with_bracket(found[0], at)
+                self._with_bracket(found[0], text, at)
         else:
             self._at = max(self._at, end)
         if is_over and self._is_above and self._opened.startswith(self._needed[0]):
@@ -245,14 +245,26 @@ class _InCode:
         if is_over:
             self._is_above = self.doubled is not None
 
-    def _with_bracket(self, bracket: str, at: int) -> None:
-        before, self._opened = self._opened, with_bracket(self._opened, bracket)
+    def _with_bracket(self, bracket: str, text: str, at: int) -> None:
+        before = self._opened
+        n_seen = max(len(before) - self._n_above, 0)
+        if bracket in ")]}" and bracket not in before[:n_seen] and self._is_unseen(text, at):
+            self._opened = before[n_seen:]
+        else:
+            self._opened = with_bracket(before, bracket)
         if self._is_above:
             return
         if self._has_needed():
             self.doubled = None
         elif self.doubled is None:
             self.doubled, self._before = at, before
+
+    def _is_unseen(self, text: str, at: int) -> bool:
+        """Whether a closer ends what was opened above all that is read, and the suffix does not."""
+        line = text[text.rfind("\n", 0, at) + 1 : at]
+        indent = line.rstrip(")]}")
+        is_first = not indent.strip(" \t")
+        return is_first and self._indent_above is not None and is_deeper(indent, self._indent_above)
 
     def _has_needed(self) -> bool:
         return _has_in_order(self._opened, self._needed)
@@ -321,7 +333,7 @@ def _scan_for(around: Surroundings) -> _Scan | None:
     """What may be doubled at a place; None if nothing can."""
     balance = balance_at(around)
     start = len(around.cursor_line)
-    code = _InCode(balance.opened, balance.needed, balance.code_start, start)
+    code = _InCode(balance, start)
     if not balance.delimiter:
         return code if balance.needed else None
     string = _InString(balance.delimiter, start)

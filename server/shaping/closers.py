@@ -156,6 +156,11 @@ class OverClosers:
         return released
 
     @property
+    def fired(self) -> bool:
+        """Whether the insertion is not all of the text."""
+        return self._scanned.inserted is not None
+
+    @property
     def edit(self) -> Edit | None:
         """The answer as an edit over the rest; None where there is no rest."""
         if not self._closers:
@@ -257,13 +262,16 @@ def string_end(text: str, at: int, end: int) -> int:
 @lru_cache
 def _string(quote: str) -> re.Pattern[str]:
     lifetime = _LIFETIME.pattern
-    inside = rf"\\.|[^\\{quote}]|(?={lifetime}){quote}"
-    return re.compile(rf"(?!{lifetime}){quote}(?:{inside})*(?!{lifetime}){quote}", re.DOTALL)
+    # Nothing of it can be read in two ways, so nothing is tried again.
+    inside = rf"[^\\{quote}]++|\\.|(?={lifetime}){quote}"
+    return re.compile(rf"(?!{lifetime}){quote}(?:{inside})*+(?!{lifetime}){quote}", re.DOTALL)
 
 
 @lru_cache
 def _end_of_string(quote: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:\\.|[^\\])*?{quote}", re.DOTALL)
+    first, others = quote[0], quote[1:]
+    inside = rf"[^\\{first}]++|\\." + (rf"|{first}(?!{others})" if others else "")
+    return re.compile(rf"(?:{inside})*+{quote}", re.DOTALL)
 
 
 @lru_cache

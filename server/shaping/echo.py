@@ -73,6 +73,10 @@ class _Blocks:
         if around.is_prefix_cut:
             del above[0]
         self._above = [line for line in above if line.strip()][-2 * _MAX_LINES :]
+        self._blocks = list(_blocks(self._above))
+        # The whole lines that are held, without blank ones, and the beginning of the next.
+        self._said: list[str] = []
+        self._part = "" if self._is_rest else self._typed
         self._held = ""
         self._is_over = False
         self.found = False
@@ -80,18 +84,18 @@ class _Blocks:
     def feed(self, text: str) -> str:
         if self._is_over:
             return "" if self.found else text
-        self._held += text
         released = ""
         if self._is_rest:
             # The first own line is the next one.
-            rest, line_end, _ = self._held.partition("\n")
+            rest, line_end, text = text.partition("\n")
             released = rest + line_end
-            self._held = self._held[len(released) :]
             self._typed += rest
             if not line_end:
                 return released
             self._above = [*self._above, self._typed][-2 * _MAX_LINES :]
-            self._typed, self._is_rest = "", False
+            self._blocks = list(_blocks(self._above))
+            self._is_rest = False
+        self._hold(text)
         return released + self._decide(is_last=False)
 
     def flush(self) -> str:
@@ -99,33 +103,27 @@ class _Blocks:
             return ""
         return self._decide(is_last=True)
 
+    def _hold(self, text: str) -> None:
+        self._held += text
+        for part in lines_of(text):
+            self._part += part
+            if part.endswith("\n"):
+                if self._part.strip():
+                    self._said.append(self._part[:-1])
+                self._part = ""
+
     def _decide(self, is_last: bool) -> str:
         """Nothing while the lines may be an echo, and all of them if they are none."""
-        said, part = self._said()
+        said, part = self._said, self._part
         lines = [*said, part] if is_last and part.strip() else said
-        if any(lines[: len(block)] == block for block in self._blocks()):
+        if any(lines[: len(block)] == block for block in self._blocks):
             self._is_over = self.found = True
             self._held = ""
             return ""
-        if not is_last and any(_may_become(said, part, block) for block in self._blocks()):
+        if not is_last and any(_may_become(said, part, block) for block in self._blocks):
             return ""
         self._is_over = True
         return self._held
-
-    def _blocks(self) -> Iterator[list[str]]:
-        """The last lines above that it would be an echo to say again: not if it was done before."""
-        for n in range(1, min(len(self._above), _MAX_LINES) + 1):
-            block = self._above[-n:]
-            if self._above[-2 * n : -n] == block:
-                return
-            if _n_letters(block) >= _ENOUGH:
-                yield block
-
-    def _said(self) -> tuple[list[str], str]:
-        """The whole lines that are held, without blank ones, and the beginning of the next."""
-        lines = lines_of(self._typed + self._held)
-        part = "" if not lines or lines[-1].endswith("\n") else lines.pop()
-        return [line[:-1] for line in lines if line.strip()], part
 
 
 class _Header(LineRule):
@@ -150,6 +148,16 @@ class _Header(LineRule):
         """Behind a line that is less deep the same header is one of another block."""
         if line.strip() and _n_blanks(line) < _n_blanks(self._header):
             self._header = ""
+
+
+def _blocks(above: list[str]) -> Iterator[list[str]]:
+    """The last lines above that it would be an echo to say again: not if it was done before."""
+    for n in range(1, min(len(above), _MAX_LINES) + 1):
+        block = above[-n:]
+        if above[-2 * n : -n] == block:
+            return
+        if _n_letters(block) >= _ENOUGH:
+            yield block
 
 
 def _may_become(said: list[str], part: str, block: list[str]) -> bool:

@@ -53,7 +53,7 @@ class LineRule(ABC):
 
     def flush(self) -> str:
         """What is left of the text, which ends here."""
-        if not self._ended and not self._goes_on and self._line.strip(" \t"):
+        if not self._ended and not self._goes_on and self._line.strip():
             self._ended = self._judge(self._whole, is_whole=True) is Verdict.ENDS
         return "" if self._ended else self._release()
 
@@ -61,11 +61,11 @@ class LineRule(ABC):
         self._line += part
         self._n_held += len(part)
         is_whole = part.endswith("\n")
-        if not self._goes_on and self._line.strip(" \t\n"):
+        if not self._goes_on and self._line.strip():
             verdict = self._judge(self._whole, is_whole)
             self._ended = verdict is Verdict.ENDS
             self._goes_on = verdict is Verdict.GOES_ON
-        is_blank_line = is_whole and not self._line.strip(" \t\n")
+        is_blank_line = is_whole and not self._line.strip()
         released = self._release() if self._goes_on or is_blank_line else ""
         if is_whole and not self._ended:
             self._pass(self._typed + self._line if self._is_first else self._line)

@@ -17,7 +17,7 @@ from suture.server.shaping.closers import OverClosers
 from suture.server.shaping.confidence import Unsure
 from suture.server.shaping.echo import Echo
 from suture.server.shaping.indentation import FirstLine, Tabs
-from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds
+from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds, OnlyLf
 from suture.server.shaping.rejoin import Rejoin
 from suture.server.shaping.repeats import Repeats
 from suture.server.shaping.rule import Rule
@@ -50,7 +50,7 @@ class Shaper:
         self._rejoin = Rejoin(around.prefix, around.suffix, around.is_suffix_cut, syntax.better_cut)
         self._rules: Sequence[Rule] = ()
         if shows:
-            self._rules = (self._unsure, *_rules(around, shape, self._rejoin, syntax))
+            self._rules = (self._unsure, OnlyLf(), *_rules(around, shape, self._rejoin, syntax))
         self._n_over = 0  # of the rules, those that no text comes to any more
         line_ends = BetweenCrAndLf if around.is_between_cr_and_lf else LineEnds
         self._line_ends = line_ends(around.line_end)
@@ -65,7 +65,8 @@ class Shaper:
     @property
     def has_rejoined(self) -> bool:
         """Whether the text has reached what stands after the cursor."""
-        return self._rejoin.found and self._rules[self._n_over - 1] is self._rejoin
+        is_last = self._rejoin.found and self._rules[self._n_over - 1] is self._rejoin
+        return is_last and not self._line_ends.ended
 
     @property
     def has_only_rejoined(self) -> bool:
@@ -85,13 +86,14 @@ class Shaper:
     @property
     def rules(self) -> tuple[str, ...]:
         """The names of the rules that fired, in their order."""
-        edit = self._over_rest.edit
+        if self._line_ends.ended:
+            return (self._line_ends.name,)
         names = [rule.name for index, rule in enumerate(self._rules) if self._has_fired(index)]
         if self._line_ends.fired:
             names.append(self._line_ends.name)
-        if edit is not None and edit.delete_after:
+        if self._over_rest.fired:
             names.append(self._over_rest.name)
-        return tuple(names)
+        return tuple(dict.fromkeys(names))
 
     @property
     def edit(self) -> Edit | None:

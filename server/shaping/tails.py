@@ -17,6 +17,7 @@ from suture.server.shaping.surroundings import Surroundings
 
 _LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
 _BLANKS = " \t\n"
+_TRIPLE = re.compile("\"\"\"|'''")
 # What was opened farther before the cursor is not looked for.
 _MAX_PREFIX = 4096
 
@@ -51,10 +52,17 @@ class Tail:
 
     def flush(self) -> str:
         """What is held, if the rest of the cursor's line still follows."""
-        if self._held and self._rest and are_auto_closed(self._rest, self._said):
+        if self._held and self._rest and self._is_rest_open:
             return self._release(len(self._held))
         self.fired = self.fired or bool(self._held)
         return ""
+
+    @property
+    def _is_rest_open(self) -> bool:
+        """Whether the closers behind the cursor still close what is open there."""
+        if triple := _TRIPLE.match(self._rest.lstrip(" \t")):
+            return not self._said.endswith(triple[0])  # its string may go over line ends
+        return are_auto_closed(self._rest, self._said)
 
     def _release(self, end: int) -> str:
         text, self._held = self._held[:end], self._held[end:]

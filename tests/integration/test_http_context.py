@@ -57,7 +57,7 @@ def test_chunks_stand_before_the_cursors_file_with_their_paths() -> None:
     response, prompt = asked(input_extra=[CHUNK], path="/home/ada/site/app/views/main.py")
     assert prompt.startswith(
         f"<|repo_name|>repository\n<|file_sep|>shapes.py\n{CHUNK['text']}"
-        "<|file_sep|>app/views/main.py\n<|fim_prefix|>def f(w, h):\n"
+        "<|file_sep|>app/views/main.py\n<|fim_prefix|>def f(w, h):"
     )
     report = response.json()["suture"]["prompt"]
     assert not report["truncated"] and report["excluded"] == 0

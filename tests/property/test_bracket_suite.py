@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from suture.server.shaping.surroundings import Surroundings
 
 HOLES = holes(520)
 WHOLE = 1_000_000
+# Those at an answer's end are left out (`tails.py`), which is no bracket's fault.
+BLANK_LINES = re.compile(r"[ \t]*\n\s*\n")
 
 
 def test_the_holes_are_of_all_kinds_and_languages() -> None:
@@ -47,7 +50,7 @@ def test_of_humanevals_spans_none_is_cut(path: str | None) -> None:
         for row in map(json.loads, lines):
             shaper = Shaper(Surroundings(row["prompt"], row["suffix"], path=path), row["prompt"])
             text = row["canonical_solution"]
-            assert shaper.feed(text) + shaper.flush() == text
+            assert shaper.feed(text) + shaper.flush() in (text, text.rstrip())
 
 
 def wrong(some_holes: list[Hole], knows: bool) -> Iterator[tuple[int, str, str, str]]:
@@ -58,7 +61,8 @@ def wrong(some_holes: list[Hole], knows: bool) -> Iterator[tuple[int, str, str, 
         for name, answer in hole.answers().items():
             for made in documents(hole, answer, n_part, shown, knows):
                 is_right = name != "the middle" and brackets(hole.path, made) == true
-                if made != hole.document and not is_right:
+                is_same = BLANK_LINES.sub("\n", made) == BLANK_LINES.sub("\n", hole.document)
+                if not is_same and not is_right:
                     yield n, name, answer, made[len(hole.before) - 60 :][: len(answer) + 120]
 
 

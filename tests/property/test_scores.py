@@ -252,7 +252,7 @@ HOLE = CompletionRequest(
         (HOLE, "w * h\n    y = x\n    return x\n\nprint(f)\n", "w * h\n    y = x"),
         (replace(HOLE, shape="line"), "w * h\n    y = x", "w * h"),
         (replace(HOLE, stop=(" = ",)), "w * h\n    y = x", "w * h\n    y"),
-        (replace(HOLE, stop=("return",)), "w * h # ☕ ret\n", "w * h # ☕ ret\n"),
+        (replace(HOLE, stop=("return",)), "w * h # ☕ ret\n", "w * h # ☕ ret"),
         (replace(HOLE, stop=("return",), include_stop=True), "w return x", "w return"),
         (replace(HOLE, on_incomplete="drop", max_tokens=3), "w☕", "w"),
         (HOLE, "\n    return x\n\nprint(f)\n", ""),

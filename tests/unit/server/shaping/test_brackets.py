@@ -129,6 +129,19 @@ def test_before_a_cut_indentation_tells_what_closes_what() -> None:
     assert cut(around, "h();\n  }\n}\n") == "h();\n  }"
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("path", ["a.js", None])
+def test_the_end_of_a_long_block_is_no_double_of_what_ends_the_one_around_it(
+    is_cut: bool, path: str | None
+) -> None:
+    body = "".join(f"    call({n}, value);\n" for n in range(300))
+    prefix = f"f(() => {{\n  g(() => {{\n{body}  "
+    around = Surroundings(prefix[-6000:] if is_cut else prefix, "\n});\n", is_cut, path=path)
+    for says in ("});\n  h();", "  h();\n  });", "  h(() => {\n      i();\n    });\n  });"):
+        assert cut(around, says) == cut(around, *says) == says
+        assert cut(around, f"{says}\n}});") == cut(around, *f"{says}\n}});") == says
+
+
 def test_k3_held_is_a_doubled_closer_and_the_line_behind_it() -> None:
     rule = Brackets(Surroundings("if (a) {\n  ", "\n}\n"), Syntax(Surroundings("")))
     assert rule.feed("b();\n") == "b();"

@@ -40,3 +40,13 @@ def test_inside_a_line_end_nothing_is_inserted_that_breaks_it(
         return
     # As if the cursor were before the CR, but for the first line end, which is the document's.
     assert "x\r" + text + "\ny" == "x\r\n" + said[1:].replace("\n", line_end) + "\r\ny"
+
+
+@settings(max_examples=500)
+@given(PARTS, st.sampled_from(["\r\n", "\r", "\n"]))
+@example(["\r", "\n"], "\r")
+@example(["\r", "\n"], "\r\n")
+def test_it_has_fired_where_the_text_is_another_for_it(parts: list[str], line_end: str) -> None:
+    line_ends = LineEnds(line_end)
+    text = "".join([*map(line_ends.feed, parts), line_ends.flush()])
+    assert line_ends.fired == (text != "".join(parts))

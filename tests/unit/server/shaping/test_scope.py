@@ -137,3 +137,10 @@ def test_o6_a_line_in_the_block_is_not_held_and_one_below_it_only_while_it_may_b
         *("x", " = 1", "\n", "", "    y", "\n", "", ""),
     ]
     assert rule.feed("v") == "" and rule.ended
+
+
+@pytest.mark.parametrize("blank", ["\r", "\f", "\v", "\u2028", "\xa0"])
+def test_a_line_of_other_blanks_is_a_blank_one(blank: str) -> None:
+    around = Surroundings("def f():\n    ", "\n    z\n", path="x.py")
+    for parts in ((f"x\n{blank}\n    y",), tuple(f"x\n{blank}\n    y")):
+        assert shaped(Scope(around), *parts) == f"x\n{blank}\n    y"

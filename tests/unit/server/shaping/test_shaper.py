@@ -1,8 +1,12 @@
 """The rules as one: what they make together of a text that comes in parts."""
 
+import sys
+from typing import Any
+
 import pytest
 
 from suture.server.request import Edit, Shape
+from suture.server.shaping.line_ends import LineEnd
 from suture.server.shaping.shaper import Shaper
 from suture.server.shaping.surroundings import Surroundings
 
@@ -89,3 +93,58 @@ def test_between_cr_and_lf_a_text_that_goes_on_with_the_line_is_left_out() -> No
     shaper = Shaper(around, "x = 1\r")
     assert shaped(shaper, "\nz", " = 2") == "\nz = 2\r"
     assert not shaper.is_over and shaper.rules == ("line_ends",)
+
+
+def test_an_edit_that_ends_the_text_is_named_though_it_writes_no_closer() -> None:
+    shaper = Shaper(Surroundings("f", "\nelse:\n", rest="])", path="x.js"), "f")
+    assert shaped(shaper, "a);\nb") == "a"
+    assert shaper.edit == Edit(0, "a") and shaper.rules == ("closers",)
+
+
+@pytest.mark.parametrize("parts", [("1 ",), ("1", " ")])
+def test_what_is_left_out_inside_a_line_end_is_so_for_that_alone(parts: tuple[str, ...]) -> None:
+    around = Surroundings("x = ", "\n1 \n", line_end="\r\n", is_between_cr_and_lf=True)
+    shaper = Shaper(around, "x = \r")
+    assert shaped(shaper, *parts) == ""
+    assert shaper.rules == ("line_ends",) and not shaper.has_rejoined
+
+
+@pytest.mark.parametrize(("line_end", "inserted"), [("\n", "1\nb = 2"), ("\r\n", "1\r\nb = 2")])
+def test_of_a_line_end_that_is_left_out_no_half_stays(line_end: LineEnd, inserted: str) -> None:
+    around = Surroundings("a = ", "\nprint(x)\n", line_end=line_end)
+    for text in ("1\r\nb = 2\r\n", "1\r\nb = 2\r\nprint(x)\r\n"):
+        for parts in ((text,), tuple(text)):
+            shaper = Shaper(around, "a = ")
+            assert shaped(shaper, *parts) == inserted
+            assert shaper.rules.count("line_ends") == 1
+
+
+def test_a_cr_alone_is_text() -> None:
+    shaper = Shaper(Surroundings("a = '", "'\n"), "a = '")
+    assert shaped(shaper, "x\r", "y\r") == "x\ry\r" and shaper.rules == ()
+
+
+def test_blank_lines_without_end_take_time_in_proportion() -> None:
+    """A model in a loop says thousands of them, on the thread that all others wait for."""
+    around = Surroundings("import os\nimport sys\nvalue = compute_it(all)\n    ", "\nx = 1\n")
+    n_steps = [_n_steps(Shaper(around, around.prefix), "\n" * n) for n in (1000, 2000)]
+    assert n_steps[1] < 3 * n_steps[0]
+
+
+def _n_steps(shaper: Shaper, text: str) -> int:
+    """How many calls and lines of Python feeding a text takes, a character at a time."""
+    n_steps = 0
+
+    def count(*_: object) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        for character in text:
+            shaper.feed(character)
+    finally:
+        sys.settrace(before)
+    return n_steps

@@ -36,6 +36,12 @@ def test_t1_before_closers_the_line_end_stays_if_they_still_close_something() ->
     assert shaped(Tail(around), "\n    a,\n)\n") == "\n    a,\n)"
 
 
+def test_t1_before_the_end_of_a_string_of_many_lines_the_line_end_stays() -> None:
+    around = Surroundings('def f():\n    """Return', "\n", rest='"""')
+    assert shaped(Tail(around), *" it.\n\n    ") == " it.\n\n    "
+    assert shaped(Tail(around), *' it."""\n\n') == ' it."""'
+
+
 def test_t1_in_prose_the_last_lines_own_blanks_stay() -> None:
     around = Surroundings("One\n", "\n", path="x.md")
     assert shaped(Tail(around), *"two  \n \n") == "two  "
