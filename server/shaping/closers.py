@@ -12,7 +12,8 @@ a bracket that the rest has none of may be a list's `1)` or a `case`, and says n
 
 E1  Applying the edit doubles no closer of the rest: those that the text writes are replaced. It
     ends where the text writes another one of the rest's kinds than the rest has next, unless that
-    ends what was opened before the cursor, and before quotes that begin a triple one of the rest.
+    ends what was opened before the cursor, before quotes that begin a triple one of the rest, and
+    before a line end in a string that the rest ends and that is of one line.
 E2  The insertion is the text before the first closer of the rest that it writes; while the text
     comes, no more than that is released, and what is released stays.
 E3  How the text comes apart changes nothing.
@@ -21,7 +22,7 @@ E3  How the text comes apart changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -35,6 +36,7 @@ _CLOSER = re.compile(rf"{_TRIPLE.pattern}|\S")
 _SPECIAL = re.compile(r"[()\[\]{}\"'`]")
 _LINE = re.compile(r"[^\r\n]*[\r\n]")
 _QUOTE = re.compile(r"[\"'`]")
+_STRING_LINE = re.compile(r"(?:\\(?:\r\n|.)|[^\\\r\n])*(?=[\r\n])", re.DOTALL)
 _NOT_QUOTES = re.compile(r"[^\"'`]")
 # At the end of a text it may still become one.
 _LIFETIME = re.compile(r"(?<=[&<])'(?:\Z|[A-Za-z_]\w*(?!['\w]))")
@@ -128,13 +130,17 @@ class _Scanned:
 class OverClosers:
     """The insertion of a text that comes in parts, and its edit over `rest`.
 
-    `prefix` is the text before the cursor.
+    `prefix` is the text before the cursor. A string that the rest ends goes over line ends only
+    with `long_quotes`.
     """
 
     name = "closers"
 
-    def __init__(self, rest: str, prefix: str) -> None:
+    def __init__(
+        self, rest: str, prefix: str, long_quotes: Collection[str] = ("\"", "'", "`")
+    ) -> None:
         self._rest = rest
+        self._long_quotes = long_quotes
         self._closers = [(match[0], match.end()) for match in _CLOSER.finditer(rest)]
         self._text = ""
         outer = still_open(prefix[-_MAX_PREFIX:]) if rest else ""
@@ -185,6 +191,11 @@ class OverClosers:
             if wanted[:1] and wanted[0] in QUOTES:
                 # In a string that the rest ends.
                 closed = _end_of_string(wanted).match(self._text, at, end)
+                if (line_end := self._line_end(wanted, at, end)) is not None and (
+                    not closed or line_end < closed.end()
+                ):
+                    scanned = _ended(scanned, line_end)
+                    break
                 if not closed:
                     sure = sure or (scanned, at)
                     scanned = _before_half(scanned, wanted, self._text, at, end)
@@ -202,6 +213,13 @@ class OverClosers:
             else:
                 sure = sure or (scanned, found.start())
         return (scanned, *(sure or (scanned, end)))
+
+    def _line_end(self, quotes: str, at: int, end: int) -> int | None:
+        """Where a string that `quotes` end is broken off by a line end."""
+        if len(quotes) > 1 or quotes in self._long_quotes:
+            return None
+        line = _STRING_LINE.match(self._text, at, end)
+        return line.end() if line else None
 
     def _wanted(self, scanned: _Scanned) -> str:
         """The next closer of the rest."""

@@ -17,6 +17,7 @@ from suture.server.shaping.closers import OverClosers
 from suture.server.shaping.confidence import Unsure
 from suture.server.shaping.echo import Echo
 from suture.server.shaping.indentation import FirstLine, Tabs
+from suture.server.shaping.lexical import lexical_syntax
 from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds, OnlyLf
 from suture.server.shaping.rejoin import Rejoin
 from suture.server.shaping.repeats import Repeats
@@ -54,7 +55,8 @@ class Shaper:
         self._n_over = 0  # of the rules, those that no text comes to any more
         line_ends = BetweenCrAndLf if around.is_between_cr_and_lf else LineEnds
         self._line_ends = line_ends(around.line_end)
-        self._over_rest = OverClosers(around.rest, prefix)
+        long_quotes = lexical_syntax(around.language, around.path).long_quotes
+        self._over_rest = OverClosers(around.rest, prefix, long_quotes)
         self._says_nothing = True
 
     @property
