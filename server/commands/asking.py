@@ -23,7 +23,7 @@ from suture.server.commands.cursor import Cursor, is_target, read_cursor, read_t
 from suture.server.commands.flags import add_settings
 from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
-from suture.server.request import FimBoundary, Reason
+from suture.server.request import FimBoundary, Reason, Shape
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import collect, stream_events
 from suture.server.routes.explain import explained_request, explanation_json
@@ -70,6 +70,12 @@ def add_question(parser: argparse.ArgumentParser, max_tokens: int) -> None:
         "--fim-boundary",
         choices=get_args(FimBoundary),
         help="in psm order: the text's end before the cursor is kept, or moved and healed",
+    )
+    parser.add_argument(
+        "--shape", choices=get_args(Shape), help="what becomes of the model's text (default auto)"
+    )
+    parser.add_argument(
+        "--language", metavar="NAME", help="the text's, as editors call it; else by its file's name"
     )
     add_settings(
         parser,
@@ -127,6 +133,9 @@ def infill_body(cursor: Cursor, args: argparse.Namespace) -> Json:
         value = getattr(args, key)
         if value is not None:
             body[key] = int(value) if value.isdecimal() and value.isascii() else value
+    for key in ("shape", "language"):
+        if getattr(args, key) is not None:
+            body[key] = getattr(args, key)
     if args.min_confidence is not None:
         body["min_confidence"] = float(args.min_confidence)
     return body

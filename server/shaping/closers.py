@@ -137,7 +137,7 @@ class OverClosers:
     name = "closers"
 
     def __init__(
-        self, rest: str, prefix: str, long_quotes: Collection[str] = ("\"", "'", "`")
+        self, rest: str, prefix: str, long_quotes: Collection[str] = ('"', "'", "`")
     ) -> None:
         self._rest = rest
         self._long_quotes = long_quotes

@@ -16,7 +16,8 @@ from typing import Literal
 class LexicalSyntax:
     """How a language writes what rules must know.
 
-    `long_quotes` are those whose strings go over line ends. With `is_indented`, what stands
+    `long_quotes` are those whose strings go over line ends. `here_document` matches what promises
+    one from the next line on, its `word` what ends that. With `is_indented`, what stands
     farther left is outside. `tabs` says where a tab means something: all of the language's
     lines are indented with tabs, or those of its recipes are. `has_characters`: `'a'` is one
     character, and a name with a colon a label; `has_directives`: `#if` is the preprocessor's.
@@ -25,6 +26,7 @@ class LexicalSyntax:
     line_comments: tuple[str, ...] = ("#", "//")
     block_comments: tuple[tuple[str, str], ...] = ()
     long_quotes: tuple[str, ...] = ('"""', "'''")
+    here_document: str = ""
     has_characters: bool = False
     has_directives: bool = False
     is_indented: bool = True
@@ -32,8 +34,13 @@ class LexicalSyntax:
 
 
 _C = (("/*", "*/"),)
+# Behind a number, or before `))`, it is a shift.
+_HERE_IN_SHELL = r"(?<![<\d])<<-?[ \t]*[\"'\\]?(?P<word>[A-Za-z_]\w*)[\"']?(?![ \t\w]*\)\))"
+_HERE_IN_RUBY = r"<<(?:[~-][\"'`]?(?=[A-Za-z_])|[\"'`]?(?=[A-Z]))(?P<word>\w+)[\"'`]?"
+_HERE_IN_PHP = r"<<<[ \t]*[\"']?(?P<word>[A-Za-z_]\w*)[\"']?"
+_HERE_IN_ANY = r"(?<=[ (=])<<<?[~-]?[\"']?(?=[A-Z])(?P<word>\w+)[\"']?"
 _SYNTAXES = {
-    "code": LexicalSyntax(("#", "//"), _C, ('"""', "'''", "`"), has_directives=True),
+    "code": LexicalSyntax(("#", "//"), _C, ('"""', "'''", "`"), _HERE_IN_ANY, has_directives=True),
     "python": LexicalSyntax(("#",)),
     "c": LexicalSyntax(("//",), _C, (), has_characters=True, has_directives=True),
     "go": LexicalSyntax(("//",), _C, ("`",), has_characters=True, tabs="always"),
@@ -41,9 +48,10 @@ _SYNTAXES = {
     "rust": LexicalSyntax(("//",), (*_C, ('r#"', '"#')), ('"',), has_characters=True),
     "javascript": LexicalSyntax(("//",), _C, ("`",)),
     "css": LexicalSyntax((), _C, ()),
-    "php": LexicalSyntax(("//", "#"), _C, ("'", '"')),
-    "ruby": LexicalSyntax(("#",), (("\n=begin", "\n=end"),), ()),
-    "shell": LexicalSyntax(("#",), (), ("'", '"')),
+    "php": LexicalSyntax(("//", "#"), _C, ("'", '"'), _HERE_IN_PHP),
+    "ruby": LexicalSyntax(("#",), (("\n=begin", "\n=end"),), (), _HERE_IN_RUBY),
+    "perl": LexicalSyntax(("#",), (), (), _HERE_IN_RUBY),
+    "shell": LexicalSyntax(("#",), (), ("'", '"'), _HERE_IN_SHELL),
     "lua": LexicalSyntax(("--[^[]",), (("--[[", "]]"), ("[[", "]]"), ("[=[", "]=]")), ()),
     "hash": LexicalSyntax(("#",), (), ()),
     "make": LexicalSyntax(("#",), (), (), tabs="recipes"),
@@ -64,7 +72,8 @@ _NAMES = {
     "ruby": "rb rake gemspec crystal cr elixir ex exs",
     "shell": "shellscript sh bash zsh",
     "lua": "tl",
-    "hash": "yaml yml toml r perl pl pm julia jl cmake nix dockerfile",
+    "perl": "pl pm",
+    "hash": "yaml yml toml r julia jl cmake nix dockerfile",
     "make": "makefile mk mak",
     "text": "markdown md mdx plaintext txt rst restructuredtext tex latex html htm xml xhtml svg"
     " vue svelte erb haml slim csv tsv diff patch log adoc asciidoc org asm s f f77 for fixed-form"
@@ -100,6 +109,7 @@ class Nesting:
         self.n_closing = 0  # brackets that close none of these
         self.string_end = string_end  # what ends the open string or comment
         self.string_at = 0  # where that began
+        self._promised = ""  # the word that ends what begins in the next line
         self._n_fed = 0
         self.feed(text)
 
@@ -109,6 +119,7 @@ class Nesting:
         other.closers, other.opened_at = self.closers, self.opened_at
         other.n_closing, other._n_fed = self.n_closing, self._n_fed
         other.string_end, other.string_at = self.string_end, self.string_at
+        other._promised = self._promised
         return other
 
     @property
@@ -130,6 +141,12 @@ class Nesting:
                 self.string_end, at = "", ended.end()
                 continue
             mark = self._marks.search(text, at)
+            line_end = text.find("\n", at) if self._promised else -1
+            if line_end >= 0 and (mark is None or mark.start() > line_end):
+                at = line_end + 1
+                self.string_end, self.string_at = _HERE + self._promised, self._n_fed + at
+                self._promised = ""
+                continue
             if mark is None:
                 break
             found = self._pattern.match(text, mark.start())
@@ -144,6 +161,8 @@ class Nesting:
             self._take_bracket(mark, at)
         elif found.lastgroup == "long":
             self.string_end, self.string_at = mark, at
+        elif found.lastgroup == "here":
+            self._promised = found["word"]
         elif found.lastgroup == "continued":
             self.string_end, self.string_at = mark[0], at
         elif found.lastgroup == "block":
@@ -165,6 +184,8 @@ class Nesting:
 
 _CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 _NEVER = r"(?!)"
+# Before the word that ends a here-document, alone with blanks before it.
+_HERE = "<<"
 # A text with more open brackets is no code, and what they are is nothing to spend time on.
 _MAX_OPEN = 200
 
@@ -189,6 +210,7 @@ def _pattern(syntax: LexicalSyntax) -> re.Pattern[str]:
         rf"(?P<line>(?:{line or _NEVER})[^\n]*)",
         # A backslash at a line's end goes on with the string.
         r'(?P<continued>"(?:\\.|[^"\\\n])*\\\n)',
+        rf"(?P<here>{syntax.here_document or _NEVER})",
         rf"(?P<string>{'|'.join(strings)})",
         r"(?P<bracket>[()\[\]{}])",
     )
@@ -200,6 +222,8 @@ def _marks(syntax: LexicalSyntax) -> re.Pattern[str]:
     """The characters that any of it begins with: to look for these is faster."""
     starts = (*syntax.line_comments, *(start.lstrip() for start, _ in syntax.block_comments))
     marks = {'"', "'", "`", *"()[]{}", *(start[0] for start in starts)}
+    if syntax.here_document:
+        marks.add("<")
     return re.compile(f"[{re.escape(''.join(sorted(marks)))}]")
 
 
@@ -207,6 +231,8 @@ def _marks(syntax: LexicalSyntax) -> re.Pattern[str]:
 def _end_of(end: str) -> re.Pattern[str]:
     if end[0] == "\n":
         return re.compile(rf".*?^{re.escape(end[1:])}", re.DOTALL | re.MULTILINE)
+    if end.startswith(_HERE):
+        return re.compile(rf".*?^[ \t]*{end.removeprefix(_HERE)}\b", re.DOTALL | re.MULTILINE)
     if end[0] in "\"'`":
         return re.compile(rf"(?:\\.|[^\\])*?{re.escape(end)}", re.DOTALL)
     return re.compile(rf".*?{re.escape(end)}", re.DOTALL)

@@ -8,11 +8,12 @@
 
 An answer rejoins the suffix with whole lines of it, or with what of the cursor's line is behind the
 cursor, up to its end: left out or not, the file is the same up to there. They have some letters
-among them, or end the answer. Blank lines before them count for nothing. A word is enough where the
-cursor is inside it and the answer begins with its rest, or with another beginning and the same
-rest (`get‸Name()`: `UserName(`); where the answer begins with a longer word that ends so and has
-the same behind it (`Not ‸qual"`: `Equal"`); and at the answer's end, where it would be glued to
-itself.
+among them, or end the answer. A line that begins many things (`@property`, `try:`, or any that
+opens a block and is in the file more than once) says nothing without the next one. Blank lines
+before them count for nothing. A word is enough where the cursor is inside it and the answer begins
+with its rest, or with another beginning and the same rest (`get‸Name()`: `UserName(`); where the
+answer begins with a longer word that ends so and has the same behind it (`Not ‸qual"`: `Equal"`);
+and at the answer's end, where it would be glued to itself.
 
 J1  What is released and what is left out are together the text; without a rejoin it is untouched.
 J2  How the text comes apart changes nothing.
@@ -24,6 +25,7 @@ J4  A match begins where the cursor stands or at a line end, if the suffix begin
     in what is below it.
 J5  What is left out closes nothing that would stay open without it, so that lines of closers
     (`}`, `)`) are left out only if they close what was open before the cursor.
+    The same of `#endif`, `{% endif %}`, `\\end{…}` and what else ends by name, and of `#else`.
 J6  A few lines at the answer's end are kept where the file has fewer parse errors with them, and
     left out, closers or not, where it has fewer without.
 """
@@ -35,6 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from suture.server.shaping.closers import n_unclosed
+from suture.server.shaping.statements import opens_block
 
 # So many characters of words in whole lines are no coincidence: in the same place, or elsewhere
 # in a line, where they may be what many lines end with; or so many of any kind.
@@ -51,6 +54,20 @@ _BLANK_END = re.compile(r"(?:\n[ \t\n]*)?\Z")
 _CLOSER = re.compile(r"[)\]}\"'`]")
 _WORD = re.compile(r"\w*")
 _LINE = re.compile(r"[^\n]*\n")
+# Decorators, attributes and documentation: it is what follows that has the name.
+_PRELUDE = re.compile(r"\s*(?:@|#!?\[|\[[A-Z]\w*(?:\(.*\))?\]\s*\Z|template\s*<|///)")
+_NAMELESS = re.compile(
+    r"\s*(?:if|for|foreach|while|until|unless|with|switch|match|select|try|do|loop|public|"
+    r"private|protected)\b"
+)
+# Of one statement there is one.
+_BRANCH = re.compile(
+    r"\s*(?:\}\s*)?(?:el\w+|catch|except|rescue|finally|ensure|case|when|default)\b"
+)
+_NAMED_END = re.compile(
+    r"[ \t]*(?:(?P<mark>#|\{%-?|\\|)[ \t]*end\{?(?P<word>[a-z]\w*)|"
+    r"(?P<of>#|\{%-?)[ \t]*(?:else|elif)\b)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +110,11 @@ class Rejoin:
         blank = _LEADING_BLANK_LINES.match(suffix)
         self._is_below = blank is not None
         body = suffix[blank.end() :] if blank else suffix
-        self._watched = _watched(body, is_cut_off, _ENOUGH_IN_PLACE)
-        self._elsewhere = _watched(body, is_cut_off, _ENOUGH_ELSEWHERE)
         self._cursor_line = prefix[prefix.rfind("\n") + 1 :]
         self._is_blank = not self._cursor_line.strip(" \t")
+        heads = _Heads(prefix + suffix, 0 if self._is_below or self._is_blank else 1)
+        self._watched = _watched(body, is_cut_off, _ENOUGH_IN_PLACE, heads)
+        self._elsewhere = _watched(body, is_cut_off, _ENOUGH_ELSEWHERE, heads)
         # On a blank line the answer begins where the next line would, behind the same blanks.
         is_aligned = self._is_blank and self._watched.text.startswith(self._cursor_line)
         self._here = replace(self._watched, text=self._watched.text[len(self._cursor_line) :])
@@ -244,6 +262,8 @@ class Rejoin:
 
     def _closes_nothing(self, match: _Match) -> bool:
         """Whether what is left out closes only what the suffix closes as well (J5)."""
+        if _n_open_by_name(match.watched.text, self._text[: match.start]) > 0:
+            return False
         if not _CLOSER.search(self._text, match.start, match.end):
             return True
         without = self._n_unclosed(self._text[: match.start])
@@ -255,15 +275,49 @@ class Rejoin:
         return n_unclosed(self._prefix + text + self._suffix)
 
 
-def _watched(body: str, is_cut_off: bool, n_enough_in_words: int) -> _Watched:
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Which lines of a suffix say nothing without the next one.
+
+    The first `n_rests` of them are the rest of a line, and none.
+    """
+
+    file: str
+    n_rests: int
+
+    def has(self, index: int, line: str) -> bool:
+        if index < self.n_rests:
+            return False
+        if _PRELUDE.match(line):
+            return True
+        if _BRANCH.match(line) or not opens_block(line):
+            return False
+        is_found_again = ("\n" + self.file).count("\n" + line) > 1
+        return is_found_again or _NAMELESS.match(line) is not None
+
+
+def _n_open_by_name(line: str, text: str) -> int:
+    """How many blocks a text opens that a line ends, or goes on with, by their name."""
+    found = _NAMED_END.match(line)
+    if not found:
+        return 0
+    mark, word = re.escape(found["mark"] or found["of"] or ""), found["word"] or "if"
+    opening = rf"^[ \t]*{mark}[ \t]*(?:begin\{{?)?{word}(?:n?def|n?eq)?\b"
+    ending = rf"^[ \t]*{mark}[ \t]*end\{{?{word}\b"
+    n_opened, n_ended = (len(re.findall(p, text, re.MULTILINE)) for p in (opening, ending))
+    return n_opened - n_ended
+
+
+def _watched(body: str, is_cut_off: bool, n_enough_in_words: int, heads: _Heads) -> _Watched:
     """As many lines of `body` as are no coincidence in an answer, or all of them."""
     head, is_long = body[:_ENOUGH], len(body) >= _ENOUGH
     if not is_long:
         head = head[: head.rfind("\n") + 1] if is_cut_off else _BLANK_END.sub("\n", head, count=1)
     n_in_words = 0
-    for line in _LINE.finditer(head):
-        n_in_words += sum(map(_is_word, line[0]))
-        if n_in_words >= n_enough_in_words:
+    for index, line in enumerate(_LINE.finditer(head)):
+        n_in_line = sum(map(_is_word, line[0]))
+        n_in_words += n_in_line
+        if n_in_line and n_in_words >= n_enough_in_words and not heads.has(index, line[0]):
             return _Watched(head[: line.end()], is_enough=True)
     return _Watched(head, is_long) if head.strip() else _Watched("", is_enough=False)
 

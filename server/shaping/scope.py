@@ -52,7 +52,8 @@ _BRANCH_WORDS = frozenset(
 )
 _CLOSER = re.compile(rf"(?:[)\]}};,\s]|\b(?:{'|'.join(sorted(_END_WORDS))})\b)+\Z")
 _BRANCH = re.compile(rf"(?:\}}\s*)?(?:{'|'.join(sorted(_BRANCH_WORDS))})\b|\}}\s*while\b")
-_ANYWHERE = re.compile(r"</|>|\{\s*\Z")
+_ACCESS_WORDS = frozenset("public private protected".split())
+_ANYWHERE = re.compile(rf"</|>|\{{\s*\Z|(?:{'|'.join(sorted(_ACCESS_WORDS))})\s*:(?!:)")
 _DIRECTIVE = re.compile(
     r"#\s*(?:if|ifdef|ifndef|else|elif|endif|define|undef|include|pragma|error|region|endregion)\b"
 )
@@ -204,7 +205,7 @@ class Scope(LineRule):
             return False
         if self._syntax.has_characters and _WORD.fullmatch(body.split(":")[0].rstrip()):
             return True
-        words = _END_WORDS | _BRANCH_WORDS
+        words = _END_WORDS | _BRANCH_WORDS | _ACCESS_WORDS
         if word.end() < len(body):
             return word[0] in words
         return any(other.startswith(word[0]) for other in words)

@@ -16,6 +16,7 @@ from suture.server.shaping.brackets import Brackets
 from suture.server.shaping.closers import OverClosers
 from suture.server.shaping.confidence import Unsure
 from suture.server.shaping.echo import Echo
+from suture.server.shaping.fences import Fence
 from suture.server.shaping.indentation import FirstLine, Tabs
 from suture.server.shaping.lexical import lexical_syntax
 from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds, OnlyLf
@@ -142,5 +143,5 @@ def _rules(around: Surroundings, shape: Shape, rejoin: Rejoin, syntax: Syntax) -
     brackets = Brackets(around, syntax)
     if shape == "line":
         return (*in_place, Repeats(around), brackets, Tail(around))
-    ends = (Echo(around), Repeats(around), brackets, Scope(around))
+    ends = (Echo(around), Repeats(around), brackets, Scope(around), Fence(around))
     return (*in_place, *ends, Tail(around))

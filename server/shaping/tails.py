@@ -36,6 +36,8 @@ class Tail:
         self._keeps_blanks = not lexical_syntax(around.language, around.path).is_indented
         self._has_text = bool(around.cursor_line.strip(" \t"))
         self._said = around.prefix[-_MAX_PREFIX:]
+        triple = _TRIPLE.match(self._rest.strip(" \t"))
+        self._triple = triple[0] if triple else ""
         self._held = ""
         self.fired = False
 
@@ -52,16 +54,15 @@ class Tail:
 
     def flush(self) -> str:
         """What is held, if the rest of the cursor's line still follows."""
-        if self._held and self._rest and self._is_rest_open:
+        if self._held and self._rest and self._is_rest_open():
             return self._release(len(self._held))
         self.fired = self.fired or bool(self._held)
         return ""
 
-    @property
     def _is_rest_open(self) -> bool:
-        """Whether the closers behind the cursor still close what is open there."""
-        if triple := _TRIPLE.match(self._rest.lstrip(" \t")):
-            return not self._said.endswith(triple[0])  # its string may go over line ends
+        """Whether the text has not written the rest itself."""
+        if self._triple:  # its string goes over line ends
+            return self._said.count(self._triple) % 2 == 1
         return are_auto_closed(self._rest, self._said)
 
     def _release(self, end: int) -> str:

@@ -89,13 +89,14 @@ def test_flags_of_the_request_are_sent(file: Path, tmp_path: Path) -> None:
     extra.write_text("x = 1\n")
     fake = FakeCompleter()
     flags = ["--healing", "off", "--give-back", "2", "--layout", "spm", "--max-tokens", "7"]
-    flags += ["--fim-boundary", "move"]
+    flags += ["--fim-boundary", "move", "--shape", "block", "--language", "lua"]
     with serving(fake) as url:
         command = ["complete", f"{file}:2:1", "--server", url, *flags]
         assert cli.main([*command, "--extra", str(extra), str(file)]) == 0
     request = fake.requests[0]
     assert (request.healing, request.give_back, request.layout) == ("off", 2, "spm")
     assert (request.fim_boundary, request.max_tokens) == ("move", 7)
+    assert (request.shape, request.language) == ("block", "lua")
     assert [(extra.text, extra.path) for extra in request.extra] == [
         ("x = 1\n", str(extra)),
         ("for i in :\r\n    pass\r\n", str(file)),

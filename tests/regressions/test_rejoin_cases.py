@@ -48,6 +48,10 @@ REPEATED = [
     ("f(", "a, 'née')\nreturn été\nx", ", 'née')\nreturn été\n", "a"),
     ("f(\n    ", "a).items(object)\n", ").items(object)\n", "a"),
     ("for _ in x:\n\t", "f()\n\n\ndef g():\n\tpass", "\n\ndef g():\n\treturn", "f()"),
+    ("", "@a\ndef f(): x\n@a\ndef g(): y\nz", "\n@a\ndef g(): y\n", "@a\ndef f(): x"),
+    ("", "try:\n  f()\ntry:\n  g()\nx", "\ntry:\n  g()\n", "try:\n  f()"),
+    ("f()\n", "\ntry:", "\n\ntry:\n  g()\n", ""),
+    ("#if A\n", "#if B\nx\n#endif\n#endif\n#if", "\n#endif\n", "#if B\nx\n#endif"),
 ]
 # prefix, what the model says, suffix
 KEPT = [

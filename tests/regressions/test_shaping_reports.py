@@ -28,6 +28,12 @@ def test_on_a_line_of_blanks_the_first_line_is_indented_once(
     assert shaped(around, f"b()\n{typed}b(1)\n") == f"b()\n{typed}b(1)"
 
 
+def test_the_quotes_of_a_docstring_stay_on_their_own_line() -> None:
+    """Quotes that an editor added, which the model was not shown, are behind the cursor still."""
+    around = Surroundings('def f():\n    """', "\n    return 1\n", rest='"""', path="x.py")
+    assert shaped(around, "One.\n\n    More.\n    ") == "One.\n\n    More.\n    "
+
+
 def test_leading_tabs_that_are_wanted_stay() -> None:
     """llama.vscode's remover of blanks took all leading tabs."""
     around = Surroundings("func f() {\n\tif a {\n\t", "\n\t}\n}\n", path="x.go")
