@@ -612,12 +612,7 @@ def _accept_prefill(grammar: GrammarState, text: str) -> None:
 
 
 def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
-    """What shapes the text; it leaves nothing out where more than one completion is asked for.
-
-    Nor does it left to right, unless a shape is asked for: there is no file then, only a text.
-    """
-    is_code = request.infill or request.shape != "auto"
-    wants_more = request.ignore_eos or request.min_tokens > 0 or request.grammar is not None
+    """What shapes the text."""
     prefix, suffix = plan.windows.prefix, plan.windows.suffix
     around = Surroundings(
         prefix.text,
@@ -634,16 +629,26 @@ def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
         around,
         request.prefix,
         request.shape,
-        leaves_out=is_code and not wants_more,
+        leaves_out=_leaves_out(request),
         min_confidence=request.min_confidence,
     )
 
 
 def _wants_scores(request: CompletionRequest) -> bool:
     """Whether tokens are to be scored: for the client, or to rank or to leave out."""
-    # Raw text is left whole, also where the server has a least confidence for all.
-    leaves_out = request.min_confidence > 0.0 and request.shape != "raw"
+    # What is left whole is so also where the server has a least confidence for all.
+    leaves_out = request.min_confidence > 0.0 and _leaves_out(request)
     return request.n_probs is not None or request.n > 1 or leaves_out
+
+
+def _leaves_out(request: CompletionRequest) -> bool:
+    """Whether anything is left out of the text: not where more than one completion is wanted.
+
+    Nor left to right, unless a shape is asked for: there is no file then, only a text.
+    """
+    is_code = request.shape != "raw" and (request.infill or request.shape != "auto")
+    wants_more = request.ignore_eos or request.min_tokens > 0 or request.grammar is not None
+    return is_code and request.detokenize and not wants_more
 
 
 def _behind(score: ScoredToken, logprob: float) -> ScoredToken:

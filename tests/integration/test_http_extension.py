@@ -124,7 +124,8 @@ def test_a_kept_tail_is_not_healed(path: str) -> None:
     said = speaking_model(VOCABULARY, b"const userNa;\nme = ()")
     with scripted(said, settings()) as completer, serving(completer) as url, client(url) as http:
         for boundary in ("keep", "auto"):
-            body = BODIES[path] | {"fim_boundary": boundary, "max_tokens": 9}
+            of_psm = {"fim_boundary": boundary, "layout": "psm"}
+            body = BODIES[path] | of_psm | {"max_tokens": 9}
             answer = http.post(path, json=body).json()
             assert content(path, answer) == "me = ()"
             assert answer["suture"]["healing"]["level"] == "none"

@@ -175,14 +175,14 @@ def test_the_lists_match_the_text_and_each_other() -> None:
 
 
 def test_candidates_come_ranked_and_each_once_unless_they_are_streamed() -> None:
-    body = INFILL | {"n_cmpl": 6, "temperature": 2, "seed": 1, "n_predict": 2, "shape": "raw"}
+    body = INFILL | {"n_cmpl": 6, "temperature": 2, "seed": 1, "n_predict": 2}
     openai = {"prompt": PREFIX, "suffix": SUFFIX, "n": 6, "temperature": 2, "seed": 1}
     # The defaults of the dialects differ.
-    openai |= {"max_tokens": 2, "shape": "raw", "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+    openai |= {"max_tokens": 2, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
     openai |= {"on_incomplete": "drop"}
     with served(answering_model(HOLE, "w * h")) as http:
         same = http.post("/infill", json=body | {"temperature": 0}).json()
-    assert [(one["index"], one["content"]) for one in same] == [(0, "w ")]
+    assert [(one["index"], one["content"]) for one in same] == [(0, "w")]
     with served(hesitating_model(random_model(VOCABULARY.n_vocab), lambda so_far: 0.5)) as http:
         ranked = http.post("/infill", json=body).json()
         streamed = read(http.post("/infill", json=body | {"stream": True}))
