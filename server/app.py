@@ -15,16 +15,20 @@ from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
 from suture.server.routes.explain import Explain, ExplainPage
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
+from suture.server.routes.ollama import OllamaDialect
+from suture.server.routes.ollama_models import RunningModels, ShownModel, Tags, api_version
 from suture.server.routes.openai import Models, OpenAIDialect
 from suture.server.routes.status import MetricsPage, Status
 from suture.server.settings import Settings
-from suture.server.sse import encode_json
+from suture.server.sse import LINES, encode_json
 
 _MESSAGES = {404: "no such route", 405: "this route does not take this method"}
 
 
 def dialect_of(path: str) -> Dialect:
     """The dialect that a client of `path` speaks."""
+    if path.startswith("/api/"):
+        return OllamaDialect()
     return OpenAIDialect() if path.startswith("/v1/") else LlamaCppDialect()
 
 
@@ -41,6 +45,15 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
             CompletionRoute(OpenAIDialect(), completer, settings),
             methods=["POST"],
         ),
+        Route(
+            "/api/generate",
+            CompletionRoute(OllamaDialect(), completer, settings, LINES),
+            methods=["POST"],
+        ),
+        Route("/api/show", ShownModel(completer).post, methods=["POST"]),
+        Route("/api/tags", Tags(completer).get),
+        Route("/api/ps", RunningModels(completer).get),
+        Route("/api/version", api_version),
         Route("/v1/explain", Explain(OpenAIDialect(), completer, settings), methods=["POST"]),
         Route("/explain", ExplainPage().get),
         Route("/health", Health(completer, settings).get),

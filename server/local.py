@@ -157,6 +157,7 @@ class LocalCompleter:
             tokenizer=codec.tokenizer,
             detokenizer=codec.detokenizer,
             memory=engine.memory,
+            architecture=engine.vocabulary.architecture or None,
         )
         self._loaded = loaded
         return engine

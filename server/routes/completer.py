@@ -28,7 +28,8 @@ State = Literal["loading", "ready", "stalled"]
 class ModelInfo:
     """The model that is served; `fim` says whether it can fill in the middle.
 
-    Sizes that are not known before the model is loaded are 0, choices not yet made None.
+    `family` is that of its sentinels, `architecture` what its file says. Sizes that are not known
+    before the model is loaded are 0, choices not yet made None.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ModelInfo:
     tokenizer: Choice | None = None
     detokenizer: Choice | None = None
     memory: Memory | None = None
+    architecture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
 from suture.server.routes.completer import Completer, ModelInfo
 from suture.server.settings import Settings
-from suture.server.sse import EventStream, encode_json, event
+from suture.server.sse import EVENTS, EventStream, Framing, encode_json
 
 logger = logging.getLogger("suture.server")
 
@@ -82,15 +82,22 @@ CALLER = "suture.caller"
 
 
 class CompletionRoute:
-    """ASGI endpoint that answers completions in one dialect."""
+    """ASGI endpoint that answers completions in one dialect, whose streams are of `framing`."""
 
-    def __init__(self, dialect: Dialect, completer: Completer, settings: Settings) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        completer: Completer,
+        settings: Settings,
+        framing: Framing = EVENTS,
+    ) -> None:
         self._dialect = dialect
         self._completer = completer
         self._settings = settings
+        self._framing = framing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        stream = EventStream(send)
+        stream = EventStream(send, self._framing)
         try:
             body = await read_json(Request(scope, receive))
             asked = self._dialect.parse(body, self._settings, self._completer.model)
@@ -101,7 +108,7 @@ class CompletionRoute:
         except Exception as raised:
             error = public_error(raised)
             if stream.started:
-                await stream.write(event(describe(self._dialect, error)))
+                await stream.write(self._framing.frame(describe(self._dialect, error)))
                 await stream.close()
             else:
                 await error_response(self._dialect, error)(scope, receive, send)

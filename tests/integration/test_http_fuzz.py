@@ -17,17 +17,20 @@ from support.http_server import settings as settings_of
 from suture.server.app import create_app
 from suture.server.routes.fields import RequestBody
 from suture.server.routes.llama_cpp import InfillBody
+from suture.server.routes.ollama import GenerateBody, Options
 from suture.server.routes.openai import CompletionsBody
 
 BODIES: dict[str, dict[str, Any]] = {
     "/infill": {"input_prefix": "a", "input_suffix": "b"},
     "/v1/completions": {"prompt": "a", "suffix": "b"},
     "/v1/explain": {"input_prefix": "a", "input_suffix": "b"},
+    "/api/generate": {"model": "toy", "prompt": "a", "suffix": "b"},
 }
 MODELS: dict[str, type[RequestBody]] = {
     "/infill": InfillBody,
     "/v1/completions": CompletionsBody,
     "/v1/explain": InfillBody,
+    "/api/generate": GenerateBody,
 }
 FIELDS = {
     path: sorted({*model.model_fields, *model.NOT_YET, "unknown"}) for path, model in MODELS.items()
@@ -89,6 +92,9 @@ def post(path: str, body: Any) -> None:
         return
     assert 400 <= response.status_code < 500, raw
     error = json.loads(raw)["error"]
+    if path == "/api/generate":
+        assert isinstance(error, str) and error and "\n" not in error and len(error) < 400
+        return
     assert error["type"] == "invalid_request_error"
     assert error["message"] and "\n" not in error["message"] and len(error["message"]) < 400
     assert error.keys() == (
@@ -102,6 +108,12 @@ def test_every_field_may_be_missing_or_odd(path: str) -> None:
         post(path, {key: value for key, value in BODIES[path].items() if key != field})
         for odd in ODD:
             post(path, BODIES[path] | {field: odd})
+
+
+def test_every_option_of_ollamas_may_be_odd() -> None:
+    for option in sorted({*Options.model_fields, "unknown"}):
+        for odd in ODD:
+            post("/api/generate", BODIES["/api/generate"] | {"options": {option: odd}})
 
 
 @pytest.mark.parametrize("path", BODIES)

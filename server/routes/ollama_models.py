@@ -1,0 +1,199 @@
+"""Ollama's dialect: `GET /api/tags`, `/api/ps` and `/api/version`, and `POST /api/show`.
+
+One model is served, under its own name with the tag that Ollama gives what has none. Clients look
+here for whether it can fill in: some for the capability `insert`, others for `.Suffix` in the
+template, which is otherwise of no use here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from suture.server.errors import InvalidRequest, SutureError
+from suture.server.prompt.families import FAMILIES
+from suture.server.routes.body import read_json, validate
+from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.fields import RequestBody, Text
+from suture.server.routes.ollama import DEFAULTS, check_model
+from suture.server.sse import encode_json
+from suture.server.version import VERSION
+
+# Clients refuse servers older than what they need: this one's `/api/generate` is what is here.
+OLLAMA_VERSION = "0.12.11"
+# Served models stay loaded: what Ollama says of one that is kept for ever is a far day as well.
+_NEVER = "2318-01-01T00:00:00Z"
+_PROMPT, _SUFFIX = "{{ .Prompt }}", "{{ .Suffix }}"
+
+
+class ShowBody(RequestBody):
+    """The body of `POST /api/show`; what else it may have only changes what is shown."""
+
+    model: Text = ""
+    name: Text = ""
+
+
+async def api_version(request: Request) -> Response:
+    """`GET /api/version`: the Ollama that clients may take this for, and what it is."""
+    return _json({"version": OLLAMA_VERSION, "suture": {"version": VERSION}})
+
+
+class Tags:
+    """`GET /api/tags`: the one model that is served."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+
+    async def get(self, request: Request) -> Response:
+        model = self._completer.model
+        entry = _entry(model) | {
+            "modified_at": _modified_at(model),
+            "capabilities": _capabilities(model),
+        }
+        return _json({"models": [entry]})
+
+
+class RunningModels:
+    """`GET /api/ps`: the model, once it is loaded."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+
+    async def get(self, request: Request) -> Response:
+        return _json({"models": [self._entry()] if self._is_loaded() else []})
+
+    def _entry(self) -> dict[str, object]:
+        model = self._completer.model
+        # How much of it is on a GPU nobody has told us.
+        running = {"expires_at": _NEVER, "size_vram": 0, "context_length": model.n_ctx}
+        return _entry(model) | running
+
+    def _is_loaded(self) -> bool:
+        try:
+            return self._completer.state() != "loading"
+        except SutureError:
+            return False
+
+
+class ShownModel:
+    """`POST /api/show`: what is known of the model."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+
+    async def post(self, request: Request) -> Response:
+        body = validate(ShowBody, await read_json(request))
+        asked = body.model or body.name
+        if not asked:
+            raise InvalidRequest('"model" is required', "model")
+        model = self._completer.model
+        check_model(asked, model.name)
+        return _json(
+            {
+                "modelfile": f"FROM {model.name}\n",
+                "parameters": _parameters(model),
+                "template": _template(model),
+                "details": _details(model),
+                "model_info": _model_info(model),
+                "capabilities": _capabilities(model),
+                "modified_at": _modified_at(model),
+            }
+        )
+
+
+def _json(value: object) -> Response:
+    return Response(encode_json(value), media_type="application/json")
+
+
+def _entry(model: ModelInfo) -> dict[str, object]:
+    name = model.name if ":" in model.name else f"{model.name}:latest"
+    return {
+        "name": name,
+        "model": name,
+        "size": model.size_bytes or 0,
+        "digest": _digest(model),
+        "details": _details(model),
+    }
+
+
+def _details(model: ModelInfo) -> dict[str, object]:
+    architecture = _architecture(model)
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": architecture,
+        "families": [architecture],
+        "parameter_size": _short(model.n_params),
+        "quantization_level": "unknown",
+    }
+
+
+def _model_info(model: ModelInfo) -> dict[str, Any]:
+    architecture = _architecture(model)
+    return {
+        "general.architecture": architecture,
+        "general.basename": model.name,
+        "general.parameter_count": model.n_params or 0,
+        f"{architecture}.context_length": model.n_ctx,
+        f"{architecture}.vocab_size": model.n_vocab,
+    }
+
+
+def _architecture(model: ModelInfo) -> str:
+    return model.architecture or model.family or "unknown"
+
+
+def _capabilities(model: ModelInfo) -> list[str]:
+    return ["completion", "insert"] if model.fim else ["completion"]
+
+
+def _parameters(model: ModelInfo) -> str:
+    """The defaults, one a line, as in a Modelfile; clients size their prompts by `num_ctx`."""
+    shown: dict[str, object] = {"num_ctx": model.n_ctx} if model.n_ctx else {}
+    shown |= {name: getattr(DEFAULTS, name) for name in ("temperature", "top_k", "top_p")}
+    return "\n".join(f"{name:<30} {value}" for name, value in shown.items())
+
+
+def _template(model: ModelInfo) -> str:
+    """The model's template as Ollama would have it: of a hole, or the prompt alone."""
+    if not model.fim:
+        return _PROMPT
+    return "{{ if .Suffix }}" + _hole_template(model.family) + "{{ else }}" + _PROMPT + "{{ end }}"
+
+
+def _hole_template(family: str | None) -> str:
+    row = next((row for row in FAMILIES if row.name == family), None)
+    if row is None:
+        return _PROMPT + _SUFFIX
+    before, behind = row.sentinels["pre"] + _PROMPT, row.sentinels["suf"] + _SUFFIX
+    ordered = (before, behind) if row.order == "psm" else (behind, before)
+    return "".join(ordered) + row.sentinels.get("mid", "")
+
+
+def _digest(model: ModelInfo) -> str:
+    """Sixty-four hex digits that change with the file: nobody reads gigabytes to list a name."""
+    stamp = f"{model.name}\0{model.size_bytes}\0{_modified_at(model)}"
+    return hashlib.sha256(stamp.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _modified_at(model: ModelInfo) -> str:
+    try:
+        seconds = Path(model.path).stat().st_mtime
+    except OSError:  # the file was moved since it was loaded
+        seconds = 0.0
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _short(n_params: int | None) -> str:
+    """`1543714304` -> `1.5B`."""
+    if not n_params:
+        return "unknown"
+    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if n_params >= size:
+            return f"{n_params / size:.1f}{unit}"
+    return str(n_params)
