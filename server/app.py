@@ -12,9 +12,14 @@ from starlette.routing import Route
 from suture.server.errors import SutureError
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer
+from suture.server.routes.deepseek import DeepSeekDialect
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
 from suture.server.routes.explain import Explain, ExplainPage
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
+from suture.server.routes.llama_cpp_completion import LlamaCppCompletionDialect
+from suture.server.routes.llama_cpp_props import Props
+from suture.server.routes.llama_cpp_tokens import Detokenize, Tokenize
+from suture.server.routes.mistral import MistralDialect
 from suture.server.routes.ollama import OllamaDialect
 from suture.server.routes.ollama_models import RunningModels, ShownModel, Tags, api_version
 from suture.server.routes.openai import Models, OpenAIDialect
@@ -29,7 +34,9 @@ def dialect_of(path: str) -> Dialect:
     """The dialect that a client of `path` speaks."""
     if path.startswith("/api/"):
         return OllamaDialect()
-    return OpenAIDialect() if path.startswith("/v1/") else LlamaCppDialect()
+    if path.startswith("/v1/fim/"):
+        return MistralDialect()
+    return OpenAIDialect() if path.startswith(("/v1/", "/beta/")) else LlamaCppDialect()
 
 
 def create_app(completer: Completer, settings: Settings) -> Starlette:
@@ -38,8 +45,14 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
     `settings` are the defaults of requests that say nothing. Raises `SetupError` where the API
     key file cannot be read.
     """
+    completion = CompletionRoute(LlamaCppCompletionDialect(), completer, settings)
     routes = [
         Route("/infill", CompletionRoute(LlamaCppDialect(), completer, settings), methods=["POST"]),
+        Route("/completion", completion, methods=["POST"]),
+        Route("/completions", completion, methods=["POST"]),
+        Route("/tokenize", Tokenize(completer), methods=["POST"]),
+        Route("/detokenize", Detokenize(completer), methods=["POST"]),
+        Route("/props", Props(completer).get),
         Route(
             "/v1/completions",
             CompletionRoute(OpenAIDialect(), completer, settings),
@@ -54,6 +67,16 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
         Route("/api/tags", Tags(completer).get),
         Route("/api/ps", RunningModels(completer).get),
         Route("/api/version", api_version),
+        Route(
+            "/v1/fim/completions",
+            CompletionRoute(MistralDialect(), completer, settings),
+            methods=["POST"],
+        ),
+        Route(
+            "/beta/completions",
+            CompletionRoute(DeepSeekDialect(), completer, settings),
+            methods=["POST"],
+        ),
         Route("/v1/explain", Explain(OpenAIDialect(), completer, settings), methods=["POST"]),
         Route("/explain", ExplainPage().get),
         Route("/health", Health(completer, settings).get),

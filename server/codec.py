@@ -28,6 +28,8 @@ from suture.server.errors import SetupError
 
 TokenizerName = Literal["tiktoken", "llama"]
 DetokenizerName = Literal["bytes", "window"]
+# Whether the text of a control token stands for the token, or is text like any other.
+Specials = Literal["parse", "spell"]
 
 # Tiktoken's expressions keep a stack that runs over in one run of some 700,000 blanks.
 MAX_TIKTOKEN_BYTES = 1 << 18
@@ -99,12 +101,14 @@ class Encoder:
 class Codec:
     """How the texts of one model become tokens, and its tokens text.
 
-    `encoder` is the one of plain text. `windows` are how its tokens are decoded, special ones
-    skipped or shown; None where bytes are joined. `heals` says whether healing's arithmetic on
-    bytes holds.
+    `encoder` is the one of plain text, `markup` that of text in which control tokens stand by
+    their own text: for who asks for tokens, never for a prompt. `windows` are how tokens are
+    decoded, special ones skipped or shown; None where bytes are joined. `heals` says whether
+    healing's arithmetic on bytes holds.
     """
 
     encoder: Encoder
+    markup: Encoder
     tokenizer: Choice
     detokenizer: Choice
     windows: Mapping[Literal["skip", "show"], Decoding] | None = None
@@ -114,6 +118,10 @@ class Codec:
     def encode(self) -> Encode:
         """The tokens of one plain text."""
         return self.encoder.encode
+
+    def reading(self, specials: Specials) -> Encoder:
+        """The encoder of a text whose control tokens are parsed, or spelled."""
+        return self.markup if specials == "parse" else self.encoder
 
 
 def choose_codec(
@@ -132,7 +140,8 @@ def choose_codec(
     lossy = lossy_probe(vocabulary, own.encode)
     written = _choose_detokenizer(detokenizer, lossy)
     windows = _windows(vocabulary, own) if written.name == "window" else None
-    return Codec(encoder, read, written, windows, heals=lossy is None)
+    markup = Encoder(own.encode_markup)
+    return Codec(encoder, markup, read, written, windows, heals=lossy is None)
 
 
 def read_tiktoken(

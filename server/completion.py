@@ -30,7 +30,7 @@ from suture.server.answers import (
     for_each_candidate,
     reported_for_rest,
 )
-from suture.server.codec import Codec
+from suture.server.codec import Codec, Specials
 from suture.server.counters import EncodeCounters, RequestCounters
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.drafts import DraftIndex
@@ -184,6 +184,15 @@ class Completions:
             tries.stable_pending,
             model.engine.vocabulary,
             model.codec.heals,
+        )
+
+    async def tokenize(self, text: str, specials: Specials, model: LoadedModel) -> Sequence[int]:
+        """The token ids of a text by itself. Cancelling leaves the others alone."""
+        if not text:
+            return ()
+        text_bytes = text.encode()
+        return await self._encoding.run(
+            lambda encode: encode(text_bytes), model.codec.reading(specials)
         )
 
     async def _run_alone(self, generation: Generation) -> tuple[str, CompletionResult]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from suture.healing import CanonicalPairs, Encode, TiktokenTokenizer, Vocabulary
 from suture.server.calibration.profile import read_profile
-from suture.server.codec import choose_codec, read_tiktoken
+from suture.server.codec import Specials, choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
 from suture.server.decoding.covering import Coverings
@@ -30,6 +30,7 @@ from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
+from suture.server.token_texts import token_texts
 
 # Shorter prompts say little of how fast long ones are.
 MIN_OBSERVED_TOKENS = 96
@@ -79,6 +80,10 @@ class LocalCompleter:
     async def explain(self, request: CompletionRequest) -> Explanation:
         """As `Completions.explain`; raises `Loading` until the model is loaded."""
         return await self._completions.explain(request, self._ready())
+
+    async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
+        """As `Completions.tokenize`; raises `Loading` until the model is loaded."""
+        return await self._completions.tokenize(text, specials, self._ready())
 
     def status(self) -> dict[str, object]:
         measured = self.measured()
@@ -158,6 +163,7 @@ class LocalCompleter:
             detokenizer=codec.detokenizer,
             memory=engine.memory,
             architecture=engine.vocabulary.architecture or None,
+            tokens=token_texts(engine.vocabulary, codec, family),
         )
         self._loaded = loaded
         return engine

@@ -11,15 +11,16 @@ completes it left to right, and raises `InfillUnsupported` only where there is a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from suture.server.codec import Choice
+from suture.server.codec import Choice, Specials
 from suture.server.counters import Measured
 from suture.server.engine.protocol import Memory
 from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
+from suture.server.token_texts import TokenTexts
 
 State = Literal["loading", "ready", "stalled"]
 
@@ -44,6 +45,7 @@ class ModelInfo:
     detokenizer: Choice | None = None
     memory: Memory | None = None
     architecture: str | None = None
+    tokens: TokenTexts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,10 @@ class Completer(Protocol):
 
     async def explain(self, request: CompletionRequest) -> Explanation:
         """What becomes of a request, and why; cancelling the task that waits for it ends it."""
+        ...
+
+    async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
+        """The token ids of a text by itself, with none added."""
         ...
 
     def status(self) -> dict[str, object]:

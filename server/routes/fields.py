@@ -36,7 +36,8 @@ MAX_BREAKERS = 32
 MAX_PROBS = 100
 
 
-def _no_lone_surrogates(text: str) -> str:
+def no_lone_surrogates(text: str) -> str:
+    """`text`; raises `ValueError` where it has half of a character."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -78,7 +79,7 @@ def _n_probs(value: Any) -> Any:
 
 
 Probs = Annotated[int, BeforeValidator(_n_probs)]
-Text = Annotated[str, AfterValidator(_no_lone_surrogates)]
+Text = Annotated[str, AfterValidator(no_lone_surrogates)]
 Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
 Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]
 Candidates = Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_CANDIDATES)]

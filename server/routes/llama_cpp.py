@@ -74,12 +74,9 @@ class ExtraChunk(BaseModel):
     filename: Text | None = None
 
 
-class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
-    """The body of `POST /infill`."""
+class GenerationFields(ExtensionFields, GrammarFields, SamplingFields):
+    """What `/infill` and `/completion` have in common: all but the texts."""
 
-    NOT_NULL: ClassVar[frozenset[str]] = frozenset(
-        {"input_prefix", "input_suffix", "input_extra", "prompt"}
-    )
     NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
         "adaptive_target": (-1,),
         "grammar_lazy": (False,),
@@ -90,12 +87,6 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
         "return_progress": (False,),
     }
 
-    input_prefix: Text
-    input_suffix: Text
-    prompt: Text = ""
-    input_extra: Annotated[list[ExtraChunk], Field(max_length=MAX_EXTRA, fail_fast=True)] = Field(
-        default_factory=list
-    )
     n_predict: Annotated[Integer, Field(ge=-1)] | None = None
     max_tokens: Annotated[Integer, Field(ge=-1)] | None = None
     stop: StopStrings = Field(default_factory=list)
@@ -118,31 +109,25 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
     n_probs: Probs = 0
     post_sampling_probs: bool = False
 
-    def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
-        """The same, in no dialect's words."""
+    def generation(self, settings: Settings, model: ModelInfo) -> dict[str, Any]:
+        """These fields as arguments of a `CompletionRequest`, but for what a route decides."""
         max_tokens = self._max_tokens(model)
         if self.n_probs and self.post_sampling_probs:
             # Without `n_probs` it says nothing.
             message = '"post_sampling_probs" is not supported yet'
             raise InvalidRequest(message, "post_sampling_probs")
-        return CompletionRequest(
-            prefix=self.input_prefix + self.prompt,
-            suffix=self.input_suffix,
-            infill=True,
-            extra=tuple(ExtraText(chunk.text, chunk.filename) for chunk in self.input_extra),
-            shape=self.shape or "auto",
-            on_incomplete=self.on_incomplete or "drop",
-            sampling=self._sampling(model),
-            grammar=self.gbnf,
-            grammar_field=self.grammar_field,
-            max_tokens=max_tokens,
-            stop=tuple(stop for stop in self.stop if stop),
-            n=self.n_cmpl or self.n or 1,
-            n_probs=self.n_probs or None,
-            prompt_deadline_ms=_limit(self.t_max_prompt_ms),
-            deadline_ms=_limit(self.t_max_predict_ms),
+        return {
+            "sampling": self._sampling(model),
+            "grammar": self.gbnf,
+            "grammar_field": self.grammar_field,
+            "max_tokens": max_tokens,
+            "stop": tuple(stop for stop in self.stop if stop),
+            "n": self.n_cmpl or self.n or 1,
+            "n_probs": self.n_probs or None,
+            "prompt_deadline_ms": _limit(self.t_max_prompt_ms),
+            "deadline_ms": _limit(self.t_max_predict_ms),
             **self.extension(settings, model, max_tokens),
-        )
+        }
 
     def _max_tokens(self, model: ModelInfo) -> int:
         asked = self.max_tokens if self.n_predict is None else self.n_predict
@@ -158,11 +143,38 @@ class InfillBody(ExtensionFields, GrammarFields, SamplingFields):
         return params if self.samplers is None else only_listed(params, self.samplers)
 
 
-@dataclass(frozen=True, slots=True)
-class InfillAnswer:
-    """The answer to one `/infill` body."""
+class InfillBody(GenerationFields):
+    """The body of `POST /infill`."""
 
-    body: InfillBody
+    NOT_NULL: ClassVar[frozenset[str]] = frozenset(
+        {"input_prefix", "input_suffix", "input_extra", "prompt"}
+    )
+
+    input_prefix: Text
+    input_suffix: Text
+    prompt: Text = ""
+    input_extra: Annotated[list[ExtraChunk], Field(max_length=MAX_EXTRA, fail_fast=True)] = Field(
+        default_factory=list
+    )
+
+    def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
+        """The same, in no dialect's words."""
+        return CompletionRequest(
+            prefix=self.input_prefix + self.prompt,
+            suffix=self.input_suffix,
+            infill=True,
+            extra=tuple(ExtraText(chunk.text, chunk.filename) for chunk in self.input_extra),
+            shape=self.shape or "auto",
+            on_incomplete=self.on_incomplete or "drop",
+            **self.generation(settings, model),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaCppAnswer:
+    """The answer to one `/infill` or `/completion` body."""
+
+    body: GenerationFields
     request: CompletionRequest
     model: str
 
@@ -234,37 +246,22 @@ class InfillAnswer:
         }
 
     def _settings(self, result: CompletionResult) -> dict[str, object]:
-        sampling = self.request.sampling
-        return {
+        return sampling_settings(self.request.sampling) | {
             "n_predict": self.request.max_tokens,
             "seed": -1 if result.seed is None else result.seed,
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "min_p": sampling.min_p,
-            "repeat_last_n": sampling.repeat_last_n,
-            "repeat_penalty": sampling.repeat_penalty,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "typical_p": sampling.typical_p,
-            "top_n_sigma": sampling.top_n_sigma,
-            "xtc_probability": sampling.xtc_probability,
-            "xtc_threshold": sampling.xtc_threshold,
-            "dynatemp_range": sampling.dynatemp_range,
-            "dynatemp_exponent": sampling.dynatemp_exponent,
-            "min_keep": sampling.min_keep,
             "n_probs": self.body.n_probs,
-            "dry_multiplier": sampling.dry_multiplier,
-            "dry_base": sampling.dry_base,
-            "dry_allowed_length": sampling.dry_allowed_length,
-            "dry_penalty_last_n": sampling.dry_penalty_last_n,
-            "dry_sequence_breakers": sampling.dry_sequence_breakers,
-            "samplers": sampling.samplers,
             "stop": list(self.request.stop),
             "ignore_eos": self.request.ignore_eos,
             "grammar": self.request.grammar or "",
             "stream": self.body.stream,
         }
+
+
+def sampling_settings(sampling: SamplingParams) -> dict[str, object]:
+    """The samplers' part of `generation_settings`."""
+    settings = asdict(sampling)
+    del settings["logit_bias"], settings["seed"]
+    return settings
 
 
 def _probabilities(scores: Sequence[ScoredToken]) -> list[dict[str, object]]:
@@ -317,7 +314,7 @@ class LlamaCppDialect:
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         infill = validate(InfillBody, body)
         request = infill.to_request(settings, model)
-        answer = InfillAnswer(infill, request, model.name)
+        answer = LlamaCppAnswer(infill, request, model.name)
         return Asked(request, answer, infill.stream, infill.wants_token_ids)
 
     def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:

@@ -47,7 +47,6 @@ from suture.server.settings import Settings
 from suture.server.sse import DONE, encode_json, event
 
 DEFAULTS = SamplingParams(temperature=1.0)
-DEFAULT_MAX_TOKENS = 16
 
 # "length" is the one reason of OpenAI's that says that there would have been more.
 _FINISH_REASONS: dict[FinishReason, str] = {"stop": "stop", "eos": "stop", "suffix": "stop"}
@@ -63,8 +62,8 @@ def _prompt(value: Any) -> Any:
     return value
 
 
-def _logprobs(value: Any) -> Any:
-    # As clients of the chat API write that they want none.
+def n_logprobs(value: Any) -> Any:
+    """A number of log probabilities; false, as clients of the chat API write it, is none."""
     return None if value is False else value
 
 
@@ -98,6 +97,8 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
         "echo": (False,),
     }
 
+    DEFAULT_MAX_TOKENS: ClassVar[int] = 16
+
     prompt: Annotated[Text, BeforeValidator(_prompt)]
     suffix: Text = ""
     model: Text | None = None
@@ -106,7 +107,7 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Candidates | None = None
-    logprobs: Annotated[Probs | None, BeforeValidator(_logprobs)] = None
+    logprobs: Annotated[Probs | None, BeforeValidator(n_logprobs)] = None
     logit_bias: Annotated[dict[int, float], BeforeValidator(_logit_bias)] = Field(
         default_factory=dict
     )
@@ -118,7 +119,7 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
 
     def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
         """The same, in no dialect's words."""
-        asked = DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+        asked = self.DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
         max_tokens = min(asked, model.n_ctx or MAX_INT)
         biases = tuple(
             (check_token_id(token_id, model.n_vocab, "logit_bias"), bias)
@@ -142,15 +143,16 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
 
 
 class CompletionsAnswer:
-    """The answer to one `/v1/completions` body."""
+    """The answer to one `/v1/completions` body; `more` stands beside the model in all of it."""
 
-    def __init__(self, body: CompletionsBody, model: str) -> None:
+    def __init__(self, body: CompletionsBody, model: str, **more: object) -> None:
         self._body = body
         self._head: dict[str, object] = {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
             "created": int(time.time()),
             "model": model,
+            **more,
         }
         # All of a stream's events but the last of each choice differ in little.
         self._before = b"data: " + encode_json(self._head)[:-1] + b',"choices":[{"text":'
@@ -175,7 +177,7 @@ class CompletionsAnswer:
     def end(self, candidates: list[Completed]) -> bytes:
         if not self._body.includes_usage:
             return DONE
-        usage = self._head | {"choices": [], "usage": _usage(candidates)}
+        usage = self._head | {"choices": [], "usage": self.usage(candidates)}
         return event(usage | self._suture_of_one(candidates[0])) + DONE
 
     def whole(self, candidates: list[Completed]) -> object:
@@ -186,8 +188,20 @@ class CompletionsAnswer:
                 )
                 for one in candidates
             ],
-            "usage": _usage(candidates),
+            "usage": self.usage(candidates),
             **self._suture_of_one(candidates[0]),
+        }
+
+    def usage(self, candidates: list[Completed]) -> dict[str, object]:
+        """What the answer took, in tokens."""
+        # The prompt is read once for all of them.
+        prompt = candidates[0].result.prompt
+        n_completion = sum(one.result.completion_tokens + one.n_merged for one in candidates)
+        return {
+            "prompt_tokens": prompt.tokens,
+            "completion_tokens": n_completion,
+            "total_tokens": prompt.tokens + n_completion,
+            "prompt_tokens_details": {"cached_tokens": prompt.reused},
         }
 
     def _choice(self, chunk: CompletionChunk, completed: Completed) -> dict[str, object]:
@@ -238,18 +252,6 @@ def _top(score: ScoredToken) -> dict[str, float | None]:
 
 def _finish_reason(completed: Completed) -> str:
     return _FINISH_REASONS.get(completed.result.finish, "length")
-
-
-def _usage(candidates: list[Completed]) -> dict[str, object]:
-    # The prompt is read once for all of them.
-    prompt = candidates[0].result.prompt
-    n_completion = sum(one.result.completion_tokens + one.n_merged for one in candidates)
-    return {
-        "prompt_tokens": prompt.tokens,
-        "completion_tokens": n_completion,
-        "total_tokens": prompt.tokens + n_completion,
-        "prompt_tokens_details": {"cached_tokens": prompt.reused},
-    }
 
 
 class OpenAIDialect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,25 +13,55 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from support.explaining import EXPLANATION
-from support.fake_completer import FakeCompleter
+from support.fake_completer import MODEL, FakeCompleter
 from support.http_server import settings as settings_of
+from support.toy import toy_vocabulary
 from suture.server.app import create_app
+from suture.server.routes.deepseek import DeepSeekBody
 from suture.server.routes.fields import RequestBody
 from suture.server.routes.llama_cpp import InfillBody
+from suture.server.routes.llama_cpp_completion import CompletionBody
+from suture.server.routes.llama_cpp_tokens import DetokenizeBody, TokenizeBody
+from suture.server.routes.mistral import FimBody
 from suture.server.routes.ollama import GenerateBody, Options
 from suture.server.routes.openai import CompletionsBody
+from suture.server.token_texts import TokenTexts
 
 BODIES: dict[str, dict[str, Any]] = {
     "/infill": {"input_prefix": "a", "input_suffix": "b"},
     "/v1/completions": {"prompt": "a", "suffix": "b"},
+    "/completion": {"prompt": [97, "b"]},
+    "/tokenize": {"content": "a"},
+    "/detokenize": {"tokens": [97]},
+    "/v1/fim/completions": {"prompt": "a", "suffix": "b"},
+    "/beta/completions": {"prompt": "a", "suffix": "b"},
     "/v1/explain": {"input_prefix": "a", "input_suffix": "b"},
     "/api/generate": {"model": "toy", "prompt": "a", "suffix": "b"},
 }
 MODELS: dict[str, type[RequestBody]] = {
     "/infill": InfillBody,
     "/v1/completions": CompletionsBody,
+    "/completion": CompletionBody,
+    "/tokenize": TokenizeBody,
+    "/detokenize": DetokenizeBody,
+    "/v1/fim/completions": FimBody,
+    "/beta/completions": DeepSeekBody,
     "/v1/explain": InfillBody,
     "/api/generate": GenerateBody,
+}
+# What is in an answer, if not the `suture` object.
+ANSWERED = {
+    "/v1/explain": b'"methods":',
+    "/tokenize": b'"tokens":',
+    "/detokenize": b'"content":',
+}
+LLAMA_CPP = {"code", "message", "type"}
+KEYS = {
+    "/infill": LLAMA_CPP,
+    "/completion": LLAMA_CPP,
+    "/tokenize": LLAMA_CPP,
+    "/detokenize": LLAMA_CPP,
+    "/v1/fim/completions": {"object", "message", "type", "param", "code"},
 }
 FIELDS = {
     path: sorted({*model.model_fields, *model.NOT_YET, "unknown"}) for path, model in MODELS.items()
@@ -57,6 +88,11 @@ ODD: list[Any] = [
     ["\udfff"],
     [[0, "\ud800"]],
     [[10**30, 1e308]],
+    [[], "a"],
+    [[1, [2]]],
+    ["a", 10**30],
+    ["a", -1, True],
+    {"prompt_string": 1, "multimodal_data": 2},
     {},
     {"\ud800": 1},
     {"1": "\udc00"},
@@ -79,7 +115,10 @@ JSON = st.recursive(
 
 @functools.cache
 def client() -> TestClient:
-    app = create_app(FakeCompleter(explanation=EXPLANATION), settings_of())
+    vocabulary = toy_vocabulary()
+    tokens = TokenTexts(vocabulary, frozenset(vocabulary.silent_ids))
+    completer = FakeCompleter(explanation=EXPLANATION, model=replace(MODEL, tokens=tokens))
+    app = create_app(completer, settings_of())
     return TestClient(app, base_url="http://127.0.0.1")
 
 
@@ -88,18 +127,17 @@ def post(path: str, body: Any) -> None:
     with client().stream("POST", path, content=json.dumps(body)) as response:
         raw = response.read()
     if response.status_code == 200:
-        assert (b'"methods":' if path == "/v1/explain" else b'"suture":') in raw
+        assert ANSWERED.get(path, b'"suture":') in raw
         return
     assert 400 <= response.status_code < 500, raw
-    error = json.loads(raw)["error"]
+    answer = json.loads(raw)
+    error = answer if path == "/v1/fim/completions" else answer["error"]
     if path == "/api/generate":
         assert isinstance(error, str) and error and "\n" not in error and len(error) < 400
         return
     assert error["type"] == "invalid_request_error"
     assert error["message"] and "\n" not in error["message"] and len(error["message"]) < 400
-    assert error.keys() == (
-        {"code", "message", "type"} if path == "/infill" else {"message", "type", "param", "code"}
-    )
+    assert error.keys() == KEYS.get(path, {"message", "type", "param", "code"})
 
 
 @pytest.mark.parametrize("path", BODIES)

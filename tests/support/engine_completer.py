@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
+from suture.server.codec import Specials
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
 from suture.server.engine.scheduler import Scheduler
@@ -31,6 +32,9 @@ class EngineCompleter:
 
     async def explain(self, request: CompletionRequest) -> Explanation:
         return await self._completions.explain(request, self._loaded)
+
+    async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
+        return await self._completions.tokenize(text, specials, self._loaded)
 
     def status(self) -> dict[str, object]:
         return {}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+from suture.server.codec import Specials
 from suture.server.counters import Measured
 from suture.server.errors import SutureError
 from suture.server.explanation import Explanation
@@ -62,6 +63,10 @@ class FakeCompleter:
 
     def slots(self) -> list[Slot | None]:
         return list(self.at_work)
+
+    async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
+        """A token for each byte."""
+        return list(text.encode())
 
     async def explain(self, request: CompletionRequest) -> Explanation:
         if isinstance(self.explanation, Exception):

@@ -6,10 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from support.fake_completer import MODEL, FakeCompleter, says
+from suture.server.codec import Specials
 from suture.server.counters import Measured
 from suture.server.errors import EngineError, ModelError
 from suture.server.explanation import Explanation
@@ -57,6 +58,9 @@ class ServedFake:
 
     def slots(self) -> list[Slot | None]:
         return self.fake.slots()
+
+    async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
+        return await self.fake.tokenize(text, specials)
 
     async def explain(self, request: CompletionRequest) -> Explanation:
         return await self.fake.explain(request)

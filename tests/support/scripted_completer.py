@@ -15,6 +15,7 @@ from suture.server.engine.scripted import Model, ScriptedEngine
 from suture.server.local import LocalCompleter
 from suture.server.prompt.families import detect_family
 from suture.server.settings import Settings
+from suture.server.token_texts import token_texts
 
 VOCABULARY = toy_vocabulary()
 
@@ -31,7 +32,13 @@ class ScriptedCompleter(LocalCompleter):
         engine = ScriptedEngine(VOCABULARY, toy_encode, self._model)
         family = detect_family(VOCABULARY, "toy")
         self._loaded = LoadedModel(engine, family, toy_budget(), toy_codec(self._encode))
-        self._info = replace(self._info, n_ctx=engine.n_ctx, n_vocab=VOCABULARY.n_vocab, fim=True)
+        self._info = replace(
+            self._info,
+            n_ctx=engine.n_ctx,
+            n_vocab=VOCABULARY.n_vocab,
+            fim=True,
+            tokens=token_texts(VOCABULARY, self._loaded.codec, family),
+        )
         return engine
 
 

@@ -49,6 +49,15 @@ def toy_encode(piece: bytes) -> Sequence[int]:
     return [_ID_OF[match[0]] for match in _PATTERN.finditer(piece)]
 
 
+def toy_encode_markup(piece: bytes) -> Sequence[int]:
+    """The same, with specials by their text."""
+    ids: list[int] = []
+    for part in re.split(b"(" + b"|".join(re.escape(s.encode()) for s in SPECIALS) + b")", piece):
+        text = part.decode("utf-8", "replace")
+        ids += [special(text)] if text in SPECIALS else toy_encode(part)
+    return ids
+
+
 def special(text: str) -> int:
     return len(PIECES) + SPECIALS.index(text)
 
@@ -58,7 +67,9 @@ def toy_budget(n_ctx: int = 4096) -> PromptBudget:
 
 
 def toy_codec(encode: Encode) -> Codec:
-    return Codec(Encoder(encode), Choice("llama", "it is a toy"), Choice("bytes", "it is a toy"))
+    why = "it is a toy"
+    markup = Encoder(toy_encode_markup)
+    return Codec(Encoder(encode), markup, Choice("llama", why), Choice("bytes", why))
 
 
 def toy_generation(

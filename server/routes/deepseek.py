@@ -1,0 +1,77 @@
+"""DeepSeek's dialect: `POST /beta/completions`, its fill-in-the-middle API.
+
+Bodies, answers and errors are OpenAI's, within DeepSeek's own limits: an answer is at most 4K
+tokens long, which is also the default. `usage` says what came from the cache in its words.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from suture.server.routes.body import validate
+from suture.server.routes.candidates import Completed
+from suture.server.routes.completer import ModelInfo
+from suture.server.routes.delivery import Asked
+from suture.server.routes.fields import Integer, Probs, StopStrings
+from suture.server.routes.openai import (
+    CompletionsAnswer,
+    CompletionsBody,
+    OpenAIDialect,
+    n_logprobs,
+)
+from suture.server.settings import Settings
+from suture.server.version import VERSION
+
+MAX_TOKENS = 4096
+MAX_STOPS = 16
+MAX_LOGPROBS = 20
+
+
+def _few_stops(stops: list[str]) -> list[str]:
+    if len(stops) > MAX_STOPS:
+        raise ValueError(f"must be at most {MAX_STOPS} strings, not {len(stops)}")
+    return stops
+
+
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+class DeepSeekBody(CompletionsBody):
+    """The body of `POST /beta/completions`."""
+
+    DEFAULT_MAX_TOKENS: ClassVar[int] = MAX_TOKENS
+
+    max_tokens: Annotated[Integer, Field(ge=1, le=MAX_TOKENS)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    stop: Annotated[StopStrings, AfterValidator(_few_stops)] = Field(default_factory=list)
+    logprobs: Annotated[
+        Annotated[Probs, Field(le=MAX_LOGPROBS)] | None, BeforeValidator(n_logprobs)
+    ] = None
+
+
+class DeepSeekAnswer(CompletionsAnswer):
+    """The answer to one `/beta/completions` body."""
+
+    def __init__(self, body: DeepSeekBody, model: str) -> None:
+        super().__init__(body, model, system_fingerprint=f"suture-{VERSION}")
+
+    def usage(self, candidates: list[Completed]) -> dict[str, object]:
+        prompt = candidates[0].result.prompt
+        return super().usage(candidates) | {
+            "prompt_cache_hit_tokens": prompt.reused,
+            "prompt_cache_miss_tokens": prompt.tokens - prompt.reused,
+        }
+
+
+class DeepSeekDialect(OpenAIDialect):
+    """Bodies and answers as DeepSeek's API writes them; errors as OpenAI's does."""
+
+    def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
+        completions = validate(DeepSeekBody, body)
+        request = completions.to_request(settings, model)
+        answer = DeepSeekAnswer(completions, model.name)
+        return Asked(request, answer, completions.stream, completions.wants_token_ids)

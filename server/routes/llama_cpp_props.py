@@ -1,0 +1,87 @@
+"""llama.cpp's dialect: `GET /props`, what the server is and what it takes for granted.
+
+The model's file is named without its folder, which may say whose home it is. There is no chat.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from suture.server.errors import Loading
+from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.delivery import error_response
+from suture.server.routes.llama_cpp import DEFAULTS, LlamaCppDialect, sampling_settings
+from suture.server.sse import encode_json
+from suture.server.version import VERSION
+
+
+class Props:
+    """`GET /props`; 503 until the model is loaded."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+
+    async def get(self, request: Request) -> Response:
+        if self._completer.state() == "loading":
+            return error_response(LlamaCppDialect(), Loading("Loading model"))
+        answer = _props(self._completer.model, len(self._completer.slots()))
+        return Response(encode_json(answer), media_type="application/json")
+
+
+def _props(model: ModelInfo, n_slots: int) -> dict[str, object]:
+    return {
+        "default_generation_settings": _default_settings(model.n_ctx),
+        "total_slots": n_slots,
+        "model_alias": model.name,
+        "model_path": PurePath(model.path).name,
+        "chat_template": "",
+        "chat_template_caps": {},
+        "modalities": {"vision": False, "audio": False},
+        "endpoint_slots": True,
+        "endpoint_props": False,
+        "endpoint_metrics": True,
+        **_specials(model),
+        "build_info": f"suture-{VERSION}",
+        "is_sleeping": False,
+    }
+
+
+def _default_settings(n_ctx: int) -> dict[str, object]:
+    """A slot in which nothing runs yet, as llama-server describes one."""
+    params = sampling_settings(DEFAULTS) | {
+        "n_predict": -1,
+        "seed": -1,
+        "n_probs": 0,
+        "stop": [],
+        "ignore_eos": False,
+        "grammar": "",
+        "stream": False,
+    }
+    return {
+        "id": 0,
+        "id_task": -1,
+        "n_ctx": n_ctx,
+        "speculative": False,
+        "is_processing": False,
+        "params": params,
+        "prompt": "",
+        "next_token": {
+            "has_next_token": True,
+            "has_new_line": False,
+            "n_remain": -1,
+            "n_decoded": 0,
+            "stopping_word": "",
+        },
+    }
+
+
+def _specials(model: ModelInfo) -> dict[str, object]:
+    """The texts of the tokens that begin and end a document; empty where there is none."""
+    if model.tokens is None:
+        return {"bos_token": "", "eos_token": ""}
+    vocabulary = model.tokens.vocabulary
+    ids = {"bos_token": vocabulary.bos_id, "eos_token": vocabulary.eos_id}
+    return {name: "" if i is None else vocabulary.text_of(i) for name, i in ids.items()}

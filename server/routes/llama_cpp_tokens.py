@@ -1,0 +1,118 @@
+"""llama.cpp's dialect: `POST /tokenize` and `POST /detokenize`.
+
+Both are as llama-server has them: text in which control tokens stand by their own text is parsed
+unless `parse_special` is false, and tokens are shown with the text of control tokens. A piece that
+is no whole text is the list of its bytes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from suture.server.codec import Specials
+from suture.server.errors import Loading
+from suture.server.routes.body import read_json, validate
+from suture.server.routes.completer import Completer
+from suture.server.routes.delivery import error_response, public_error, while_connected
+from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
+from suture.server.routes.llama_cpp import LlamaCppDialect
+from suture.server.sse import encode_json
+from suture.server.token_texts import TokenTexts
+
+# A second of the slowest tokenizer's time, perhaps.
+MAX_CONTENT_BYTES = 2**20
+MAX_TOKENS = 2**18
+
+
+def _bounded(content: str) -> str:
+    n_bytes = len(content.encode("utf-8", "replace"))
+    if n_bytes > MAX_CONTENT_BYTES:
+        raise ValueError(f"must be at most {MAX_CONTENT_BYTES} bytes, not {n_bytes}")
+    return content
+
+
+class TokenizeBody(RequestBody):
+    """The body of `POST /tokenize`."""
+
+    content: Annotated[Text, AfterValidator(_bounded)]
+    add_special: bool = False
+    parse_special: bool = True
+    with_pieces: bool = False
+
+
+class DetokenizeBody(RequestBody):
+    """The body of `POST /detokenize`."""
+
+    tokens: Annotated[list[Count], Field(max_length=MAX_TOKENS, fail_fast=True)]
+
+
+class _Question(ABC):
+    """ASGI endpoint that answers a body with what the model's tokenizer says."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_json(Request(scope, receive))
+            await while_connected(receive, self._respond(body, scope, receive, send))
+        except ClientDisconnect:
+            return
+        except Exception as raised:
+            error = public_error(raised)
+            await error_response(LlamaCppDialect(), error)(scope, receive, send)
+
+    async def _respond(
+        self, body: dict[str, Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        answer = encode_json(await self._answer(body))
+        await Response(answer, media_type="application/json")(scope, receive, send)
+
+    @abstractmethod
+    async def _answer(self, body: dict[str, Any]) -> object:
+        """The body of the response; raises a `SutureError`."""
+
+    def _tokens(self) -> TokenTexts:
+        tokens = self._completer.model.tokens
+        if tokens is None:
+            raise Loading("Loading model", retry_after=2)
+        return tokens
+
+
+class Tokenize(_Question):
+    """`POST /tokenize`."""
+
+    async def _answer(self, body: dict[str, Any]) -> object:
+        asked = validate(TokenizeBody, body)
+        tokens = self._tokens()
+        specials: Specials = "parse" if asked.parse_special else "spell"
+        ids = [*await self._completer.tokenize(asked.content, specials)]
+        if asked.add_special:
+            ids = [*tokens.opening_ids, *ids]
+        if not asked.with_pieces:
+            return {"tokens": ids}
+        return {"tokens": [{"id": i, "piece": _piece(tokens.shown(i))} for i in ids]}
+
+
+class Detokenize(_Question):
+    """`POST /detokenize`."""
+
+    async def _answer(self, body: dict[str, Any]) -> object:
+        asked = validate(DetokenizeBody, body)
+        tokens = self._tokens()
+        n_vocab = tokens.vocabulary.n_vocab
+        pieces = [tokens.shown(check_token_id(i, n_vocab, "tokens")) for i in asked.tokens]
+        return {"content": b"".join(pieces).decode("utf-8", "replace")}
+
+
+def _piece(piece: bytes) -> str | list[int]:
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
