@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from suture.server.counters import ShownCounters
 from suture.server.errors import SutureError
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer
@@ -23,7 +24,9 @@ from suture.server.routes.mistral import MistralDialect
 from suture.server.routes.ollama import OllamaDialect
 from suture.server.routes.ollama_models import RunningModels, ShownModel, Tags, api_version
 from suture.server.routes.openai import Models, OpenAIDialect
+from suture.server.routes.refact import RefactDialect
 from suture.server.routes.status import MetricsPage, Status
+from suture.server.routes.tabby import Events, ServerSetting, TabbyDialect, TabbyHealth
 from suture.server.settings import Settings
 from suture.server.sse import LINES, encode_json
 
@@ -36,7 +39,9 @@ def dialect_of(path: str) -> Dialect:
         return OllamaDialect()
     if path.startswith("/v1/fim/"):
         return MistralDialect()
-    return OpenAIDialect() if path.startswith(("/v1/", "/beta/")) else LlamaCppDialect()
+    if path == "/v1/code-completion":
+        return RefactDialect()
+    return OpenAIDialect() if path.startswith(("/v1/", "/v1beta/", "/beta/")) else LlamaCppDialect()
 
 
 def create_app(completer: Completer, settings: Settings) -> Starlette:
@@ -46,6 +51,7 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
     key file cannot be read.
     """
     completion = CompletionRoute(LlamaCppCompletionDialect(), completer, settings)
+    shown = ShownCounters()
     routes = [
         Route("/infill", CompletionRoute(LlamaCppDialect(), completer, settings), methods=["POST"]),
         Route("/completion", completion, methods=["POST"]),
@@ -55,7 +61,15 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
         Route("/props", Props(completer).get),
         Route(
             "/v1/completions",
-            CompletionRoute(OpenAIDialect(), completer, settings),
+            CompletionRoute(TabbyDialect(), completer, settings),
+            methods=["POST"],
+        ),
+        Route("/v1/events", Events(shown).post, methods=["POST"]),
+        Route("/v1/health", TabbyHealth(completer, settings).get, methods=["GET", "POST"]),
+        Route("/v1beta/server_setting", ServerSetting().get),
+        Route(
+            "/v1/code-completion",
+            CompletionRoute(RefactDialect(), completer, settings),
             methods=["POST"],
         ),
         Route(
@@ -80,7 +94,7 @@ def create_app(completer: Completer, settings: Settings) -> Starlette:
         Route("/v1/explain", Explain(OpenAIDialect(), completer, settings), methods=["POST"]),
         Route("/explain", ExplainPage().get),
         Route("/health", Health(completer, settings).get),
-        Route("/metrics", MetricsPage(completer).get),
+        Route("/metrics", MetricsPage(completer, shown).get),
         Route("/slots", Slots(completer).get),
         Route("/v1/models", Models(completer).get),
         Route("/v1/status", Status(completer, settings).get),

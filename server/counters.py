@@ -168,6 +168,18 @@ class EncodeCounters:
     batches_cut: int = 0
 
 
+@dataclass(slots=True)
+class ShownCounters:
+    """What users did with the texts that they were shown, as their clients tell; the event loop
+    counts here.
+
+    `events` by what was done ("view", "select", "dismiss") and with how much of the text: "all"
+    or the first "line".
+    """
+
+    events: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """All there is to see at one moment.
@@ -179,6 +191,7 @@ class Measured:
     requests: RequestCounters = field(default_factory=RequestCounters)
     spare: Counters = field(default_factory=Counters)
     encoding: EncodeCounters = field(default_factory=EncodeCounters)
+    shown: ShownCounters = field(default_factory=ShownCounters)
     running: int = 0
     waiting: int = 0
     preparing: int = 0

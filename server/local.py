@@ -164,6 +164,7 @@ class LocalCompleter:
             memory=engine.memory,
             architecture=engine.vocabulary.architecture or None,
             tokens=token_texts(engine.vocabulary, codec, family),
+            device=engine.device,
         )
         self._loaded = loaded
         return engine

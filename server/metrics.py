@@ -48,6 +48,7 @@ class _Collector(Collector):
         yield from _prompts(measured)
         yield from _waits(measured)
         yield from _ends(measured)
+        yield from _shown(measured)
         yield from _memory(measured)
 
 
@@ -215,6 +216,15 @@ def _ends(measured: Measured) -> Iterator[Metric]:
         "suture_superseded_unqueued",
         "Requests that a newer one of their session overtook before the queue.",
         measured.requests.superseded,
+    )
+
+
+def _shown(measured: Measured) -> Iterator[Metric]:
+    yield _counters(
+        "suture_shown_texts",
+        "Texts that were shown (view), taken (select) or turned down (dismiss), as clients tell.",
+        ("event", "part"),
+        {key: n for key, n in dict(measured.shown.events).items()},
     )
 
 

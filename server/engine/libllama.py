@@ -37,6 +37,7 @@ STRUCT_SIZES = {
 CONTEXT_DEFAULTS = {"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max": 1, "n_samplers": 0}
 MODEL_DEFAULTS = {"use_extra_bufts": True, "vocab_only": False, "check_tensors": False}
 
+_NO_GPU = ("CPU", "BLAS", "RPC")
 _LEVEL_ERROR = 4
 # One step below the library's own: what is wrong reaches the user in our own one line.
 _LOG_LEVELS = {3: logging.INFO, _LEVEL_ERROR: logging.INFO}
@@ -88,6 +89,15 @@ def inspect() -> LibraryReport:
         uses_amx=has_amx(),
         problems=tuple(_problems(lib)),
     )
+
+
+def device(n_gpu_layers: int) -> str:
+    """Where a model's layers are with so many offloaded: the GPU's backend, or "cpu"."""
+    lib = load()
+    if n_gpu_layers == 0 or not lib.llama_supports_gpu_offload():
+        return "cpu"
+    gpus = (name.lower() for name in _backends(lib) if name not in _NO_GPU)
+    return next(gpus, "cpu")
 
 
 def has_amx() -> bool:

@@ -101,6 +101,7 @@ class LlamaEngine:
         self.should_abort: Callable[[], bool] = lambda: False
         self.vocabulary = read_vocabulary(path) if vocabulary is None else vocabulary
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
+        self.device = libllama.device(n_gpu_layers)
         self.vocab = self._lib.llama_model_get_vocab(self._model)
         self.memory = memory_of(self._lib, self._model)
         self.can_branch = self.memory in ("full", "sliding")

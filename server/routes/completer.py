@@ -27,7 +27,8 @@ State = Literal["loading", "ready", "stalled"]
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The model that is served; `fim` says whether it can fill in the middle.
+    """The model that is served; `fim` says whether it can fill in the middle, `device` what it
+    runs on: "cpu", or a GPU's backend such as "cuda".
 
     `family` is that of its sentinels, `architecture` what its file says. Sizes that are not known
     before the model is loaded are 0, choices not yet made None.
@@ -46,6 +47,7 @@ class ModelInfo:
     memory: Memory | None = None
     architecture: str | None = None
     tokens: TokenTexts | None = None
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

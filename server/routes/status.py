@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from suture.server.counters import ShownCounters
 from suture.server.metrics import CONTENT_TYPE, Metrics
 from suture.server.routes.completer import Completer
 from suture.server.settings import Settings
@@ -52,8 +53,8 @@ class Status:
 class MetricsPage:
     """Answers with everything that is counted, in Prometheus's text format."""
 
-    def __init__(self, completer: Completer) -> None:
-        self._metrics = Metrics(completer.measured)
+    def __init__(self, completer: Completer, shown: ShownCounters) -> None:
+        self._metrics = Metrics(lambda: replace(completer.measured(), shown=shown))
 
     async def get(self, request: Request) -> Response:
         return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
