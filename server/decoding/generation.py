@@ -294,6 +294,8 @@ class Generation:
         self.close()
         if self._request.detokenize:
             self._release(self._detokenizer.flush())
+            if self._ends_line and _is_line_of_its_own(self._plan):
+                self._release("\n")
             self._insert(self._shaper.flush())
         if self._shaper.has_rejoined and reason in ("stop", "length", "eos"):
             reason = "suffix"
@@ -548,9 +550,14 @@ class Generation:
     @property
     def _rules(self) -> tuple[str, ...]:
         """The rules that changed the text, that of the shape "line" included."""
-        ends_line = self._request.shape == "line" and self._detokenizer.stop_match == "\n"
-        is_asked_for = self._asked_for("\n") is not None
-        return (*(("line",) if ends_line and not is_asked_for else ()), *self._shaper.rules)
+        return (*(("line",) if self._ends_line else ()), *self._shaper.rules)
+
+    @property
+    def _ends_line(self) -> bool:
+        """Whether it is the shape "line" that ends the text."""
+        if self._request.shape != "line" or self._detokenizer.stop_match != "\n":
+            return False
+        return self._asked_for("\n") is None
 
     @property
     def _stopped_at(self) -> str | None:
@@ -632,6 +639,13 @@ def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
         leaves_out=_leaves_out(request),
         min_confidence=request.min_confidence,
     )
+
+
+def _is_line_of_its_own(plan: PromptPlan) -> bool:
+    """Whether a line goes in before one that is there: it needs its line end, or would be glued."""
+    before = plan.windows.prefix.text.rpartition("\n")[2]
+    behind = (plan.rest + plan.windows.suffix.text).partition("\n")[0]
+    return not before.strip(" \t") and bool(behind.strip(" \t"))
 
 
 def _wants_scores(request: CompletionRequest) -> bool:
