@@ -54,7 +54,7 @@ def asked(**fields: object) -> tuple[httpx2.Response, str]:
 
 
 def test_chunks_stand_before_the_cursors_file_with_their_paths() -> None:
-    response, prompt = asked(input_extra=[CHUNK], path="/home/ada/site/app/views/main.py")
+    response, prompt = asked(input_extra=[CHUNK], path="/home/user/site/app/views/main.py")
     assert prompt.startswith(
         f"<|repo_name|>repository\n<|file_sep|>shapes.py\n{CHUNK['text']}"
         "<|file_sep|>app/views/main.py\n<|fim_prefix|>def f(w, h):"
@@ -217,7 +217,7 @@ def test_others_are_answered_while_a_huge_body_is_planned(path: str) -> None:
     ("path", "shown"),
     [
         ("../../etc/passwd.py", "etc/passwd.py"),
-        ("/home/ada/../bob/a.py", "bob/a.py"),
+        ("/home/user/../bob/a.py", "bob/a.py"),
         ("a\n<|fim_middle|>\x00\x1b[31m.py", "a <|fim_middle|> [31m.py"),
         ("x" * MIB, "x" * 256),
         ("/" * MIB + "a.py", "a.py"),

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from support.explaining import EXPLANATION
 from support.fake_completer import MODEL, FakeCompleter
 from support.http_server import settings as settings_of
+from support.json_values import JSON
 from support.toy import toy_vocabulary
 from suture.server.app import create_app
 from suture.server.routes.deepseek import DeepSeekBody
@@ -100,17 +101,6 @@ ODD: list[Any] = [
     [{"text": 1}],
     [{"text": "x", "filename": "\ud800"}],
 ]
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=[]), max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 
 
 @functools.cache

@@ -16,12 +16,13 @@ from starlette.testclient import TestClient
 from support.answering import answering_model
 from support.fake_completer import FakeCompleter, says
 from support.http_server import Json, client, events, serving, settings
+from support.json_values import JSON
 from support.scripted_completer import scripted
 from suture.server.app import create_app
 from suture.server.errors import EngineError, InfillUnsupported, Loading, SutureError
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult, Edit
 
-FILE = "/home/ada/site/shapes.py"
+FILE = "/home/user/site/shapes.py"
 TEXT = "def area(width, height):\n    return (\n\n\nprint(area(2, 3))\n"
 BODY: Json = {
     "model": "",
@@ -202,17 +203,6 @@ def test_a_body_that_is_no_json_is_refused(raw: bytes) -> None:
     assert response.status_code == 400 and response.json().keys() == {"detail"}
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=[]), max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 HTTP = on(FakeCompleter())
 
 

@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 from support.answering import answering_model
 from support.fake_completer import FakeCompleter, says
 from support.http_server import Json, client, serving, settings
+from support.json_values import JSON
 from support.scripted_completer import scripted
 from suture.server.app import create_app
 from suture.server.errors import InfillUnsupported, Loading, QueueFull, SutureError
@@ -285,17 +286,6 @@ def test_a_wrong_method_is_405() -> None:
         assert response.status_code == 405 and "error" in response.json()
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=[]), max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 FIELDS = ["language", "user", "temperature", "seed", "mode", "debug_options", "shape", "unknown"]
 SEGMENTS = [*AUTOMATIC["segments"], "clipboard", "edit_history", "unknown"]
 HTTP = on(FakeCompleter())

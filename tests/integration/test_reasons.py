@@ -187,7 +187,7 @@ def reach_no_fim(tmp_path: Path) -> Json:
 
 
 def reach_excluded(tmp_path: Path) -> Json:
-    answer = answered(broken, path="/home/ada/site/.env")
+    answer = answered(broken, path="/home/user/site/.env")
     assert answer["status"] == 200 and answer["content"] == ""
     assert answer["suture"]["prompt"] == {
         "tokens": 0,

@@ -173,7 +173,7 @@ def test_q1_a_chunk_of_a_secret_file_or_with_a_secret_in_it_is_left_out() -> Non
     token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
     extra = (
         ExtraText("b = 1\n", "b.py"),
-        ExtraText("DEBUG=1\n", "/home/ada/site/.env"),
+        ExtraText("DEBUG=1\n", "/home/user/site/.env"),
         ExtraText(f"c = 2\nTOKEN = '{token}'\n", "c.py"),
         ExtraText("d = 3\n", "d.py"),
     )
@@ -302,7 +302,7 @@ def test_q2_the_chunks_stay_while_one_types() -> None:
 
 def test_an_absolute_path_is_shown_without_whose_it_is() -> None:
     toy = ToyTokenizer()
-    extra = (ExtraText("b = 1\n", "/home/ada/work/site/app/b.py"),)
+    extra = (ExtraText("b = 1\n", "/home/user/src/site/app/b.py"),)
     planned = plan(replace(HOLE, path="C:\\Users\\ada\\site\\a.py", extra=extra), toy)
     assert "<|file_sep|>site/app/b.py\nb = 1\n<|file_sep|>site/a.py\n" in shown(planned, toy)
     assert "ada" not in shown(planned, toy)

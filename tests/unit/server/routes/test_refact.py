@@ -14,7 +14,7 @@ from suture.server.errors import InvalidRequest
 from suture.server.request import CompletionRequest, ExtraText
 from suture.server.routes.refact import MAX_SOURCES, Cursor, CursorPlace, RefactDialect, place_of
 
-FILE = "/home/ada/site/a.py"
+FILE = "/home/user/site/a.py"
 TEXT = "def f():\n    return \n\nprint(f())\n"
 
 
@@ -53,8 +53,8 @@ def test_parameters_are_taken_over() -> None:
 
 
 def test_the_other_sources_are_text_from_other_files() -> None:
-    sources = {"/home/ada/site/b.py": "b", FILE: TEXT, "c.py": "c"}
-    extra = (ExtraText("b", "/home/ada/site/b.py"), ExtraText("c", "c.py"))
+    sources = {"/home/user/site/b.py": "b", FILE: TEXT, "c.py": "c"}
+    extra = (ExtraText("b", "/home/user/site/b.py"), ExtraText("c", "c.py"))
     assert parse({"sources": sources}).extra == extra
 
 
