@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from suture.server.request import CompletionRequest, CompletionResult, Edit, ScoredToken
 from suture.server.shaping.line_ends import lf_only
-from suture.server.shaping.surroundings import Surroundings
-from suture.server.shaping.syntax import MAX_SIDE, Syntax
+from suture.server.shaping.surroundings import MAX_SIDE, Surroundings
+from suture.server.shaping.syntax import Syntax
 
 
 @dataclass(frozen=True, slots=True)

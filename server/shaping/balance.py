@@ -9,9 +9,8 @@ import re
 from dataclasses import dataclass
 
 from suture.server.shaping.closers import CLOSER_OF, QUOTES, marks
-from suture.server.shaping.surroundings import Surroundings
+from suture.server.shaping.surroundings import MAX_SIDE, Surroundings
 
-_MAX_SIDE = 4096
 _TRIPLE = re.compile("\"\"\"|'''")
 
 
@@ -75,7 +74,7 @@ def lines_below(around: Surroundings) -> tuple[str, str]:
 
 def _below(around: Surroundings) -> tuple[str, bool]:
     """What is read of the suffix, and whether that is cut."""
-    suffix = around.suffix[:_MAX_SIDE]
+    suffix = around.suffix[:MAX_SIDE]
     is_cut = around.is_suffix_cut or len(suffix) < len(around.suffix)
     return (suffix[: suffix.rfind("\n") + 1] or suffix) if is_cut else suffix, is_cut
 
@@ -102,10 +101,10 @@ def _in_code(around: Surroundings, start: int) -> tuple[list[_Open], _Needed]:
     suffix, is_suffix_cut = _below(around)
     above = around.prefix[: len(around.prefix) - len(line)]
     opened: list[_Open] = []
-    for line_above in above[-_MAX_SIDE:].split("\n"):
+    for line_above in above[-MAX_SIDE:].split("\n"):
         _read(opened, line_above)
     _read(opened, line[:start])
-    is_above_cut = around.is_prefix_cut or len(above) > _MAX_SIDE
+    is_above_cut = around.is_prefix_cut or len(above) > MAX_SIDE
     outer = list(opened)
     _read(outer, around.rest)
     return opened, _needed(suffix, outer, is_above_cut, is_suffix_cut)

@@ -87,7 +87,7 @@ class Tabs:
         self._style = style_of(around)
         self._typed = around.cursor_line
         self._nesting = nesting_above(around).copy()
-        self._above = next((line for line in reversed(around.lines_above) if line.strip()), "")
+        self._above = around.last_line_above or ""
         self._unit = 0  # of the answer's spaces, once it is known
         self._line = self._said = ""
         self._is_first = True
@@ -161,7 +161,7 @@ def _deepest(around: Surroundings, style: Style) -> int | None:
     """How deep the cursor's line may be, in columns; None where it may be anywhere."""
     syntax = lexical_syntax(around.language, around.path)
     nesting = nesting_above(around)
-    last = next((line for line in reversed(around.lines_above) if line.strip()), None)
+    last = around.last_line_above
     is_anywhere = not syntax.is_indented or nesting.statement_at is not None
     if last is None or is_anywhere or is_unfinished(last):
         return None

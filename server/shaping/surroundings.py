@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from suture.server.shaping.line_ends import LineEnd
 
+# Of a side no more characters are parsed, or read for brackets.
+MAX_SIDE = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -36,3 +39,8 @@ class Surroundings:
     def lines_above(self) -> list[str]:
         """The lines before the cursor's, the first of which may be the end of one."""
         return self.prefix.split("\n")[:-1]
+
+    @property
+    def last_line_above(self) -> str | None:
+        """The last of them that is not blank."""
+        return next((line for line in reversed(self.lines_above) if line.strip()), None)

@@ -25,9 +25,8 @@ from tree_sitter_language_pack import SupportedLanguage, get_language
 
 from suture.server.shaping.balance import lines_below
 from suture.server.shaping.closers import OverClosers
-from suture.server.shaping.surroundings import Surroundings
+from suture.server.shaping.surroundings import MAX_SIDE, Surroundings
 
-MAX_SIDE = 4096
 _TRIPLE_LINE = re.compile("(?:\"\"\"|''').*\n")
 # Code of two such sides takes up to 50 of the steps that tree-sitter reports.
 _MAX_STEPS = 100
