@@ -47,6 +47,7 @@ from suture.server.request import (
     ScoredToken,
     StreamReport,
 )
+from suture.server.shaping.guessing import named_or_guessed
 from suture.server.shaping.line_ends import lf_only
 from suture.server.shaping.shaper import Shaper
 from suture.server.shaping.surroundings import Surroundings
@@ -621,6 +622,9 @@ def _accept_prefill(grammar: GrammarState, text: str) -> None:
 def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
     """What shapes the text."""
     prefix, suffix = plan.windows.prefix, plan.windows.suffix
+    leaves_out, language = _leaves_out(request), request.language
+    if leaves_out and request.shape != "raw":
+        language = named_or_guessed(language, request.path, prefix.text, suffix.text)
     around = Surroundings(
         prefix.text,
         suffix.text,
@@ -630,13 +634,13 @@ def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
         plan.windows.line_end,
         request.prefix.endswith("\r") and request.suffix.startswith("\n"),
         request.path,
-        request.language,
+        language,
     )
     return Shaper(
         around,
         request.prefix,
         request.shape,
-        leaves_out=_leaves_out(request),
+        leaves_out=leaves_out,
         min_confidence=request.min_confidence,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from suture.server.request import CompletionRequest, CompletionResult, Edit, ScoredToken
+from suture.server.shaping.guessing import named_or_guessed
 from suture.server.shaping.line_ends import lf_only
 from suture.server.shaping.surroundings import MAX_SIDE, Surroundings
 from suture.server.shaping.syntax import Syntax
@@ -33,6 +34,12 @@ NErrors: TypeAlias = Callable[[Completed], int | None]
 
 def parse_errors(request: CompletionRequest) -> NErrors:
     """What counts the errors around the cursor of a request."""
+    language = named_or_guessed(
+        request.language,
+        request.path,
+        lf_only(request.prefix[-MAX_SIDE:]),
+        lf_only(request.suffix[:MAX_SIDE]),
+    )
 
     def n_errors(candidate: Completed) -> int | None:
         edit = candidate.result.edit or Edit(0, candidate.text)
@@ -43,7 +50,7 @@ def parse_errors(request: CompletionRequest) -> NErrors:
             is_prefix_cut=len(prefix) > MAX_SIDE,
             is_suffix_cut=len(suffix) > MAX_SIDE,
             path=request.path,
-            language=request.language,
+            language=language,
         )
         return Syntax(around).n_errors(lf_only(edit.text))
 
