@@ -251,6 +251,8 @@ class Completions:
             async for chunk in _chunks(items, request.n):
                 if chunk.result is not None and answer.listener is items:
                     self._begin_pause(request, model, answer)
+                    if request.max_tokens == 0 and chunk.result.finish == "length":
+                        self._anchors.warmed.add(request.extra)
                 yield chunk
         finally:
             if answer.listener is items:
@@ -272,7 +274,8 @@ class Completions:
     async def _move_anchor(self, request: CompletionRequest, model: LoadedModel) -> None:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
-        anchors, encoder = Anchors(self._anchors.sent), model.codec.encoder
+        anchors = Anchors(self._anchors.sent, self._anchors.warmed)
+        encoder = model.codec.encoder
 
         def plan(encode: Encode) -> Generation:
             prompt = replace(request, n=1, grammar=None, sampling=SamplingParams())

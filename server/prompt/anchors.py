@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from suture.server.prompt.extra import ExtraParts
 from suture.server.prompt.sent_texts import SentTexts
+from suture.server.prompt.warmed import WarmedTexts
 from suture.server.prompt.windows import CursorWindows
 
 MAX_LINES = 8
@@ -64,10 +65,14 @@ class Anchor:
 
 
 class Anchors:
-    """The anchors of late, and the texts that were sent; for one model, one thread at a time."""
+    """The anchors of late, and the texts that were sent or read ahead of time.
 
-    def __init__(self, sent: SentTexts | None = None) -> None:
+    For one model, one thread at a time.
+    """
+
+    def __init__(self, sent: SentTexts | None = None, warmed: WarmedTexts | None = None) -> None:
         self.sent = SentTexts() if sent is None else sent
+        self.warmed = WarmedTexts() if warmed is None else warmed
         self._anchors: collections.OrderedDict[int, Anchor] = collections.OrderedDict()
         self._n_remembered = 0
 

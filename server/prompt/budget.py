@@ -26,6 +26,7 @@ MIN_CONTEXT = 64
 # off early for the end of the file, and goes on past it.
 MIN_LATENCY_ROOM = 192
 LENDING_GRAIN = 16
+MAX_AHEAD = 4
 # For tokens that say given-back bytes again: at worst one a byte (`boundary.py`).
 HEALING_ROOM = 64
 
@@ -54,6 +55,16 @@ class PromptBudget:
         """The most tokens a prompt may have that is to be followed by `max_tokens` of output."""
         context_room = self.n_ctx - min(max_tokens + HEALING_ROOM, self.n_ctx // 2)
         return context_room if scope == "context" else min(context_room, self._latency_room())
+
+    def ahead_room(self) -> int:
+        """The most tokens that text from other files may have which was read ahead of time.
+
+        The cache may have lost it after all, so there is a bound besides a quarter of the context:
+        reading it anew takes at most so many times as long as a prompt may. With it a prompt still
+        leaves half of the context to the output.
+        """
+        room = self._latency_room()
+        return max(min(self.n_ctx // 4, MAX_AHEAD * room, self.n_ctx // 2 - room), 0)
 
     def output_room(self, max_tokens: int, n_kept: int, n_pending: int) -> int:
         """`max_tokens`, or as many as fit after `n_kept` prompt tokens and the healed ones.

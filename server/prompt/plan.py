@@ -137,8 +137,9 @@ def plan_prompt(
     room = budget.prompt_room(request.max_tokens, "latency" if request.infill else "context")
     if n_fixed > room:
         raise InvalidRequest(f"the context is too small: the prompt's frame takes {n_fixed} tokens")
-    planner = _Planner(request, layout, room, n_fixed, family, encoding, vocabulary)
     anchors = anchors or Anchors()
+    n_ahead = _ahead_room(request, budget, anchors)
+    planner = _Planner(request, layout, room, n_ahead, n_fixed, family, encoding, vocabulary)
     clipped = planner.clipped(anchors.sent)
     hole = planner.anchored(clipped, anchors) if layout.has_anchor else planner.whole(clipped)
     boundary, windows = hole.boundary, hole.windows
@@ -172,6 +173,12 @@ def plan_prompt(
     )
 
 
+def _ahead_room(request: CompletionRequest, budget: PromptBudget, anchors: Anchors) -> int:
+    """The room of a hole's text from other files that is read ahead of time, or was; else 0."""
+    is_ahead = request.max_tokens == 0 or anchors.warmed.has(request.extra)
+    return budget.ahead_room() if request.infill and is_ahead else 0
+
+
 def _remembering(encode: Encode) -> Encode:
     """Texts are counted and then cut: neither is worth encoding them twice."""
 
@@ -201,11 +208,15 @@ def last_line_ids(text_ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[in
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """Fits the texts of one request into `room` tokens, of which `n_fixed` are not theirs."""
+    """Fits the texts of one request into `room` tokens, of which `n_fixed` are not theirs.
+
+    Text from other files may have `n_ahead` tokens however much the cursor's takes.
+    """
 
     request: CompletionRequest
     layout: Layout
     room: int
+    n_ahead: int
     n_fixed: int
     family: FimFamily | None
     encoding: TextEncoding
@@ -253,7 +264,8 @@ class _Planner:
         request = self.request
         # Anchors are remembered longer than extra text is to be.
         extra = hash(request.extra[-MAX_CHUNKS:])
-        setting = (self.room, self.n_fixed, extra, request.path, request.language)
+        rooms = self.room, self.n_ahead, self.n_fixed
+        setting = (*rooms, extra, request.path, request.language)
         for anchor, at in anchors.find(clipped, setting):
             hole = self._behind(anchor, at, clipped)
             if hole is not None:
@@ -284,7 +296,7 @@ class _Planner:
         return prefix, suffix, n_prefix + n_suffix
 
     def _extra(self, windows: CursorWindows, n_tokens: int) -> ExtraParts:
-        left = extra_room(self.room, self.n_fixed + n_tokens)
+        left = max(extra_room(self.room, self.n_fixed + n_tokens), self.n_ahead)
         return plan_extra(self.request, windows, left, self.family, self.encoding, self.vocabulary)
 
     def _begins_document(self, prefix: Window, extra: ExtraParts) -> bool:

@@ -20,8 +20,9 @@ from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
 from suture.server.errors import InfillUnsupported, InvalidRequest, QueueFull
+from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import LayoutDefaults, detect_family
-from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
+from suture.server.request import CompletionRequest, CompletionResult, ExtraText, SamplingParams
 
 VOCABULARY = toy_vocabulary()
 TEXT = b"def x = (me)"
@@ -259,6 +260,29 @@ def test_the_anchor_moves_in_a_pause() -> None:
             _, moved = await made.complete(hole(FAR + " x" * 3 + "\n" * 5))
             assert moved.prompt.evaluated < 20
             assert moved.prompt.layout == "anchor"
+
+    asyncio.run(run())
+
+
+def test_text_from_other_files_that_was_read_ahead_stays_in_the_cache() -> None:
+    extra = (ExtraText("x = me\n" * 60, "b.py"), ExtraText("return\n" * 60, "c.py"))
+
+    async def run() -> None:
+        async with completing(random_model(VOCABULARY.n_vocab)) as made:
+            anchored(made)
+            budget = PromptBudget(made.engine.n_ctx, prefill_tokens_per_s=96)
+            made.model = replace(made.model, budget=budget)
+            typed = replace(hole("x"), extra=extra)
+            _, before = await made.complete(typed)
+            _, warming = await made.complete(replace(typed, max_tokens=0))
+            assert warming.prompt.tokens > before.prompt.tokens + 200
+            _, after = await made.complete(replace(typed, prefix=typed.prefix + "y"))
+            assert after.prompt.tokens >= warming.prompt.tokens
+            assert after.prompt.evaluated < 20
+            # Elsewhere in the file only that place is read.
+            elsewhere = replace(typed, prefix="def x()\n" * 5, suffix="import x\n" * 9)
+            _, there = await made.complete(elsewhere)
+            assert there.prompt.reused > 200
 
     asyncio.run(run())
 

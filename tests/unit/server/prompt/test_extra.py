@@ -4,13 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.toy_tokenizer import ToyTokenizer
+from suture.server.prompt.anchors import Anchors
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.extra import MAX_CHUNKS
 from suture.server.prompt.families import detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
-from suture.server.request import CompletionRequest, ExtraText
+from suture.server.request import CompletionRequest, ExtraText, Layout
 
 FAST = PromptBudget(n_ctx=4096, prefill_tokens_per_s=2000)
 SLOW = PromptBudget(n_ctx=4096, prefill_tokens_per_s=136)
@@ -18,9 +21,14 @@ HOLE = CompletionRequest("a = ", "\n", infill=True, layout="psm", path="src/a.py
 PLAIN = CompletionRequest("a = ", path="src/a.py", healing="off")
 
 
-def plan(request: CompletionRequest, toy: ToyTokenizer, budget: PromptBudget = FAST) -> PromptPlan:
+def plan(
+    request: CompletionRequest,
+    toy: ToyTokenizer,
+    budget: PromptBudget = FAST,
+    anchors: Anchors | None = None,
+) -> PromptPlan:
     family = detect_family(toy.vocabulary, "")
-    return plan_prompt(request, toy.vocabulary, family, toy.encode, budget)
+    return plan_prompt(request, toy.vocabulary, family, toy.encode, budget, anchors)
 
 
 def shown(planned: PromptPlan, toy: ToyTokenizer) -> str:
@@ -312,3 +320,42 @@ def test_the_language_says_how_the_cursors_file_is_commented() -> None:
     toy = ToyTokenizer(controls=("<|endoftext|>",))
     request = replace(PLAIN, path="tool", language="python", extra=(ExtraText("b\n", "b.ts"),))
     assert shown(plan(request, toy), toy) == "// b.ts\nb\n# tool\na = "
+
+
+@pytest.mark.parametrize("layout", ["psm", "spm", "anchor"])
+def test_text_that_was_read_ahead_of_time_has_more_room(layout: Layout) -> None:
+    toy, anchors = ToyTokenizer(), Anchors()
+    extra = tuple(ExtraText(f"{name} = 1\n" * 30, f"{name}.py") for name in "bcdef")
+    typed = replace(HOLE, extra=extra, layout=layout, max_tokens=16)
+
+    def n_shown(request: CompletionRequest) -> int:
+        planned = plan(request, toy, SLOW, anchors)
+        return sum(role == "extra" for role, _ in planned.segments)
+
+    assert n_shown(typed) < 2
+    assert n_shown(replace(typed, max_tokens=0)) == 5
+    assert n_shown(typed) < 2  # it may have been cancelled
+    anchors.warmed.add(extra)
+    assert n_shown(typed) == n_shown(replace(typed, prefix="a = b")) == 5
+    assert n_shown(replace(typed, extra=extra[1:])) < 2
+    assert plan(typed, toy, FAST, anchors).kept_ids == plan(typed, toy, FAST).kept_ids
+
+
+@given(
+    n_ctx=st.integers(64, 5000),
+    speed=st.floats(1, 10_000),
+    max_tokens=st.integers(0, 5000),
+    n_lines=st.integers(0, 400),
+)
+def test_p1_what_was_read_ahead_leaves_the_output_its_room(
+    n_ctx: int, speed: float, max_tokens: int, n_lines: int
+) -> None:
+    toy, anchors, budget = ToyTokenizer(), Anchors(), PromptBudget(n_ctx, speed)
+    extra = (ExtraText("b = 1\n" * 200, "b.py"), ExtraText("c = 1\n" * 50, "c.py"))
+    anchors.warmed.add(extra)
+    prefix = "a = 1\n" * n_lines + "d = "
+    request = replace(HOLE, extra=extra, prefix=prefix, max_tokens=max_tokens)
+    planned = plan(request, toy, budget, anchors)
+    n_prompt = len(planned.kept_ids) + len(planned.pending)
+    assert n_prompt <= budget.prompt_room(max_tokens, "context")
+    assert n_prompt + planned.max_tokens <= n_ctx or planned.max_tokens == 1

@@ -1,0 +1,30 @@
+"""The texts from other files that were read ahead of time.
+
+A client that sends them with every request may have them read in a pause, with a request for no
+token. They stand before all else in a prompt and stay in the cache, so requests with the same ones
+need not be quick to read them, and may have more of them.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from suture.server.request import ExtraText
+
+MAX_REMEMBERED = 16
+
+
+class WarmedTexts:
+    """The extra texts that were read ahead of late; for one model."""
+
+    def __init__(self) -> None:
+        self._keys: collections.deque[int] = collections.deque(maxlen=MAX_REMEMBERED)
+
+    def add(self, extra: tuple[ExtraText, ...]) -> None:
+        """They have been read; nothing is remembered of none."""
+        key = hash(extra)
+        if extra and key not in self._keys:
+            self._keys.append(key)
+
+    def has(self, extra: tuple[ExtraText, ...]) -> bool:
+        return hash(extra) in self._keys
