@@ -15,6 +15,7 @@ from suture.healing import TokenTransducer, Vocabulary
 from suture.server.counters import Counters
 from suture.server.decoding.generation import Generation
 from suture.server.decoding.text_stream import byte_stream
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.protocol import Batch, Engine, Logits
@@ -79,10 +80,10 @@ def _gaps(make_engine: Callable[[], Engine], n_streams: int, n_tokens: int, coun
         engine = make_engine()
         evaluate = engine.evaluate
 
-        def timed(batch: Batch) -> list[Logits]:
+        def timed(batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
             is_whole = len(batch) == n_streams == sum(len(tree) for _, tree in batch)
             started = time.perf_counter()
-            rows = evaluate(batch)
+            rows = evaluate(batch, abort)
             ended = time.perf_counter()
             # A step that is not whole parts those before and after.
             steps.append((started, ended) if is_whole else (float("nan"), float("nan")))

@@ -34,6 +34,7 @@ import numpy as np
 from suture.healing import UnsupportedVocabulary, Vocabulary
 from suture.healing.gguf import GgufError
 from suture.server.engine import libllama, tokenizer
+from suture.server.engine.abort import AbortFlag, abort_callback
 from suture.server.engine.cells import CellCount, Cells
 from suture.server.engine.grammar import Grammar, check_grammar
 from suture.server.engine.memory import memory_of, shortest_cut
@@ -98,7 +99,6 @@ class LlamaEngine:
     ) -> None:
         self._lib = libllama.load()
         self._thread = threading.get_ident()
-        self.should_abort: Callable[[], bool] = lambda: False
         self.vocabulary = read_vocabulary(path) if vocabulary is None else vocabulary
         self._model = _load_model(self._lib, path, n_gpu_layers, on_progress)
         self.device = libllama.device(n_gpu_layers)
@@ -107,7 +107,7 @@ class LlamaEngine:
         self.can_branch = self.memory in ("full", "sliding")
         self.n_sequences = N_SEQ_MAX if self.can_branch else N_STATES
         self._n_window = int(self._lib.llama_model_n_swa(self._model))
-        self._abort_callback = self._lib.ggml_abort_callback(lambda _data: self.should_abort())
+        self._abort_callback = abort_callback(self._lib.ggml_abort_callback)
         try:
             self._check_vocabulary(path)
             self._context = self._make_context(path, n_ctx, n_threads)
@@ -207,9 +207,12 @@ class LlamaEngine:
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
         return self._get(sequence).tokens
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         self._on_engine_thread()
         self._check_batch(batch)
+        if self.can_branch:
+            flag = AbortFlag() if abort is None else abort
+            self._lib.llama_set_abort_callback(self._context, self._abort_callback, flag.address)
         for sequence, _tree in batch:
             self._drop_evaluated(sequence)
         try:
@@ -425,8 +428,6 @@ class LlamaEngine:
         params.flash_attn_type = _FLASH_ATTENTION_AUTO
         params.kv_unified = True  # tokens of a tree belong to several sequences at once
         params.swa_full = True  # or a sequence that was cut back would lack its window
-        if self.can_branch:
-            params.abort_callback = self._abort_callback
         if params.n_outputs_max < params.n_seq_max:
             raise ValueError("llama.cpp aborts where n_outputs_max < n_seq_max")
         context = lib.llama_init_from_model(self._model, params)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NewType, Protocol
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from suture.healing import Vocabulary
 from suture.server.decoding.grammar import Grammar
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError
 
@@ -37,7 +38,7 @@ def check_batch(batch: Batch, n_batch: int, n_vocab: int) -> None:
 
 
 class Aborted(EngineError):
-    """`should_abort` said yes; every sequence is what it was before the call."""
+    """The evaluation's flag was set; every sequence is what it was before the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,6 @@ class Engine(Protocol):
     `n_rows` the most rows it may return. `can_branch` is false where the memory is recurrent or
     hybrid: a tree has one first token then, its paths are evaluated one after the other, on copies
     of the state at its stem's end, and the stem is what is committed, as a whole.
-    `should_abort` is asked many times during an evaluation, on the engine's thread; where that
-    cannot be interrupted (on a GPU, or a state half made) it is not asked.
     """
 
     vocabulary: Vocabulary
@@ -72,7 +71,6 @@ class Engine(Protocol):
     n_sequences: int
     memory: Memory
     can_branch: bool
-    should_abort: Callable[[], bool]
 
     @property
     def n_free(self) -> int: ...
@@ -120,10 +118,12 @@ class Engine(Protocol):
         """The committed tokens of a sequence; not to be changed by the caller."""
         ...
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         """One decode for all trees; for each an array of shape (len(wants), n_vocab).
 
         Where the memory cannot branch, one for all stems, and one more for each path on a stem.
+        `abort` may be set by any thread meanwhile; where an evaluation cannot be interrupted (on a
+        GPU, or a state half made) it is not looked at.
 
         The rows are the caller's to change, and the next `evaluate` may overwrite them. What
         was evaluated but not committed before is dropped. Raises `ValueError` for a batch that

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from suture.server.counters import Counters
 from suture.server.decoding.drafts import DraftWidth
 from suture.server.decoding.step_costs import StepCosts
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job, failure
 from suture.server.engine.kv import KvCache, common_length
 from suture.server.engine.protocol import Aborted, Engine, Logits, SequenceId
@@ -83,6 +84,7 @@ class Runs:
         # In the order in which they began; those without a sequence wait for room.
         self._runs: list[_Run] = []
         self._last_read: _Run | None = None
+        self._evaluation: _Evaluation | None = None
         self._show_memory()
 
     @property
@@ -112,6 +114,12 @@ class Runs:
         for run, chunk, rows in evaluated:
             self._take(run, chunk, rows)
         self._show_memory()
+
+    def reconsider(self) -> None:
+        """Have the evaluation under way end, if it should by now. Any thread may say so."""
+        evaluation = self._evaluation
+        if evaluation is not None:
+            evaluation.reconsider()
 
     def _show_memory(self) -> None:
         counters, kv = self._counters, self._kv
@@ -217,11 +225,12 @@ class Runs:
         """The rows of each part; none where the batch fails, and each was tried and taken alone."""
         if not batch:
             return []
-        self._engine.should_abort = self._when_to_abort(batch)
+        evaluation = self._evaluation = _Evaluation(self._when_to_abort(batch))
+        evaluation.reconsider()
         started = time.perf_counter()
         try:
             parts = [(run.sequence, chunk) for run, chunk in batch if run.sequence is not None]
-            rows = self._engine.evaluate(parts)
+            rows = self._engine.evaluate(parts, evaluation.abort)
         except Aborted:
             self._fail_lost()
             return []
@@ -234,7 +243,7 @@ class Runs:
             self._fail_lost()
             return []
         finally:
-            self._engine.should_abort = _never
+            self._evaluation = None
         self._observe_cost(batch, time.perf_counter() - started)
         self._counters.evaluated(len(batch))
         return [(run, chunk, row) for (run, chunk), row in zip(batch, rows, strict=True)]
@@ -256,7 +265,10 @@ class Runs:
                 self._fail(run, Unavailable("what was read was lost with another request"))
 
     def _when_to_abort(self, batch: list[tuple[_Run, TokenTree]]) -> Callable[[], bool]:
-        """Asked some hundred times while the batch is evaluated: is its end worth waiting for?"""
+        """Asked by any thread while the batch is evaluated: is its end not worth waiting for?
+
+        What it answers changes with who is cancelled and who waits; as time goes by, only to no.
+        """
         parts = [(run.job, len(chunk)) for run, chunk in batch]
         jobs = [job for job, _ in parts]
         n_all = sum(n_tokens for _, n_tokens in parts)
@@ -265,11 +277,7 @@ class Runs:
         started = time.perf_counter()
 
         def should_abort() -> bool:
-            # The kernels stand still meanwhile, and nearly always nothing has happened.
-            for job in jobs:
-                if job.end_early is not None:
-                    break
-            else:
+            if all(job.end_early is None for job in jobs):
                 return False
             n_live = sum(n_tokens for job, n_tokens in parts if job.end_early is None)
             n_live += superseded.n_wanted()
@@ -360,8 +368,20 @@ class Runs:
             self._kv.discard(run.sequence)
 
 
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """One that is under way."""
+
+    should_abort: Callable[[], bool]
+    abort: AbortFlag = field(default_factory=AbortFlag)
+
+    def reconsider(self) -> None:
+        if self.should_abort():
+            self.abort.set()
+
+
 class _Superseded:
-    """What a batch reads for requests that newer ones supersede."""
+    """What a batch reads for requests that newer ones supersede. Any thread may ask."""
 
     def __init__(
         self,
@@ -369,8 +389,12 @@ class _Superseded:
         engine: Engine,
         waiting: Callable[[], Sequence[Job]],
     ) -> None:
-        self._parts = batch
-        self._engine = engine
+        # With what was read before them: later the engine's thread has it change.
+        self._parts = [
+            (run.job, tuple(engine.tokens(run.sequence)), chunk)
+            for run, chunk in batch
+            if run.sequence is not None and run.job.clock.phase == "prompt"
+        ]
         self._waiting = waiting
 
     def n_wanted(self) -> int:
@@ -378,22 +402,17 @@ class _Superseded:
 
         Until the newer request comes, which is being planned, all of them.
         """
-        parts = [
-            (run, chunk)
-            for run, chunk in self._parts
-            if run.job.end_early == "superseded" and run.job.clock.phase == "prompt"
-        ]
-        return sum(len(chunk) for run, chunk in parts if self._is_wanted(run, chunk))
+        wanted = (
+            len(chunk)
+            for job, before, chunk in self._parts
+            if job.end_early == "superseded" and self._is_wanted(before, chunk)
+        )
+        return sum(wanted)
 
-    def _is_wanted(self, run: _Run, chunk: TokenTree) -> bool:
+    def _is_wanted(self, before: tuple[int, ...], chunk: TokenTree) -> bool:
         jobs = self._waiting()
-        if not jobs or run.sequence is None:
-            return not jobs
-        before = self._engine.tokens(run.sequence)
+        if not jobs:
+            return True
         read = [*before, *chunk.tokens]
         n_known = max(common_length(job.generation.prompt_ids, read) for job in jobs)
         return n_known > len(before)
-
-
-def _never() -> bool:
-    return False

@@ -50,6 +50,7 @@ class Scheduler:
         self._state: State = "loading"
         self._error: SutureError | None = None
         self._engine: Engine | None = None
+        self._runs: Runs | None = None
         self._condition = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -64,6 +65,7 @@ class Scheduler:
             for job in self._running:
                 job.end_early = job.end_early or "cancelled"
             self._end_spare()
+            self._reconsider()
             self._condition.notify_all()
         for job in waiting:
             job.end("cancelled")
@@ -136,6 +138,7 @@ class Scheduler:
                 self._n_submitted += 1
             self._waiting.extend(jobs)
             self._end_spare()
+            self._reconsider()
             self._condition.notify_all()
 
     def submit_spare(self, job: Job) -> None:
@@ -156,6 +159,7 @@ class Scheduler:
             job.cancelled_at = time.perf_counter()
             job.end_early = reason
             if job not in self._waiting:
+                self._reconsider()
                 return
             self._waiting.remove(job)
             self.counters.cancelled_waiting[reason] += 1
@@ -172,6 +176,11 @@ class Scheduler:
         if self._spare is not None:
             self._spare.end_early = "cancelled"
 
+    def _reconsider(self) -> None:
+        """Ask whether the evaluation under way is still worth its end."""
+        if self._runs is not None:
+            self._runs.reconsider()
+
     def _ready_engine(self) -> Engine:
         if self._error is not None:
             raise self._error
@@ -186,7 +195,8 @@ class Scheduler:
         if engine is None:
             return
         try:
-            self._run_jobs(Runs(engine, self.counters, self._waiting_jobs))
+            self._runs = Runs(engine, self.counters, self._waiting_jobs)
+            self._run_jobs(self._runs)
         except Exception as error:
             # Nobody may wait for a thread that is gone: the server notices and starts again. The
             # model is not freed: prompts are planned with its vocabulary still.

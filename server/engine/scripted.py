@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from suture.healing import Vocabulary
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.cells import CellCount, Cells
 from suture.server.engine.protocol import (
     Aborted,
@@ -86,7 +87,6 @@ class ScriptedEngine:
         self.memory: Memory = memory
         self.can_branch = memory in ("full", "sliding")
         self.n_evaluated = 0
-        self.should_abort: Callable[[], bool] = lambda: False
         self._encode = encode
         self._model = model
         self._next_id = 0
@@ -152,12 +152,12 @@ class ScriptedEngine:
     def tokens(self, sequence: SequenceId) -> Sequence[int]:
         return self._get(sequence)
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         self._check_batch(batch)
         for sequence, tree in batch:
             self._evaluated.pop(sequence, None)
             for _ in tree.tokens:
-                if self.should_abort():
+                if abort is not None and abort.is_set:
                     raise Aborted("the evaluation was aborted")
         rows = []
         for sequence, tree in batch:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.protocol import Aborted, Logits, SequenceId
 from suture.server.engine.tree import TokenTree
@@ -108,11 +109,12 @@ def test_an_abort_cuts_every_sequence_of_the_batch_back(
     held = [list(engine.tokens(sequence)) for sequence in (first, second)]
     long_chain = TokenTree.chain([100 + i for i in range(300)])
     tree = TokenTree((5, 6, 7), (-1, -1, 0), (1, 2)) if branching else TokenTree.chain([5, 6, 7])
-    calls = iter(range(1_000_000))
-    engine.should_abort = lambda: next(calls) > 100
+    abort = AbortFlag()
+    timer = threading.Timer(0.05, abort.set)
+    timer.start()
     with pytest.raises(Aborted):
-        engine.evaluate([(first, long_chain), (second, tree)])
-    engine.should_abort = lambda: False
+        engine.evaluate([(first, long_chain), (second, tree)], abort)
+    timer.join()
     for sequence, tokens in zip((first, second), held, strict=True):
         assert list(engine.tokens(sequence)) == tokens
         row = evaluate(engine, sequence, TokenTree.chain([9]))[0]

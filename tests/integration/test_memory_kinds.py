@@ -32,6 +32,7 @@ from suture.server.commands.doctor import examine
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.generation import Generation
 from suture.server.decoding.text_stream import byte_stream
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.kv import KvCache
 from suture.server.engine.llama import LlamaEngine
 from suture.server.engine.protocol import Logits, Memory, SequenceId
@@ -239,8 +240,9 @@ def test_a_failure_empties_every_state(name: Architecture, tiny: dict[Architectu
             engine._lib.llama_decode = decode
         assert [list(engine.tokens(one)) for one in (failing, beside)] == [[], []]
         assert same(read(engine, beside, text), expected)
-        engine.should_abort = lambda: True
-        read(engine, failing, text)
+        abort = AbortFlag()
+        abort.set()
+        engine.evaluate([(failing, TokenTree.chain([5, 6]))], abort)
 
 
 # Where paths part, where one is inside another, and where a chain's inner row is wanted.

@@ -23,6 +23,7 @@ from suture.server.decoding import covering
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Batch, Logits, Memory
 from suture.server.engine.scheduler import Scheduler
@@ -472,11 +473,11 @@ class FewRows(ScriptedEngine):
 
     n_most = 0
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         n_rows = sum(len(set(tree.wants)) for _, tree in batch)
         self.n_most = max(self.n_most, n_rows)
         assert n_rows <= self.n_rows and sum(len(tree) for _, tree in batch) <= self.n_batch
-        return super().evaluate(batch)
+        return super().evaluate(batch, abort)
 
 
 def test_no_batch_has_more_rows_than_the_engine_gives() -> None:
@@ -501,11 +502,11 @@ class FailsOnce(ScriptedEngine):
 
     has_failed = False
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         if len(batch) > 1 and not self.has_failed:
             self.has_failed = True
             raise EngineError("broken on purpose")
-        return super().evaluate(batch)
+        return super().evaluate(batch, abort)
 
 
 def test_a_batch_with_covers_that_fails_is_tried_one_by_one() -> None:
@@ -532,8 +533,8 @@ def test_x1_a_job_that_is_cancelled_under_its_covers_keeps_its_prompt_and_no_mor
     job: Job | None = None
 
     class Cancelling(ScriptedEngine):
-        def evaluate(self, batch: Batch) -> list[Logits]:
-            rows = super().evaluate(batch)
+        def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
+            rows = super().evaluate(batch, abort)
             if job is not None and job.generation.n_covers:
                 job.end_early = "cancelled"
             return rows

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from support.driving import TIMEOUT_S, collect
 from support.toy import special, toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job
-from suture.server.engine.protocol import Logits, SequenceId
+from suture.server.engine.protocol import Batch, Logits
 from suture.server.engine.runs import PREFILL_CHUNK
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine, random_model, speaking_model
-from suture.server.engine.tree import TokenTree
 from suture.server.errors import EngineError, Loading, QueueFull, SetupError
 from suture.server.request import (
     CompletionRequest,
@@ -135,9 +135,9 @@ def test_a_long_prompt_is_evaluated_in_chunks(start: Start) -> None:
     sizes: list[int] = []
     evaluate = running.engine.evaluate
 
-    def spy(batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
+    def spy(batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         sizes.append(sum(len(tree) for _, tree in batch))
-        return evaluate(batch)
+        return evaluate(batch, abort)
 
     running.engine.evaluate = spy  # type: ignore[method-assign]
     running.complete(CompletionRequest("z" * 300, max_tokens=1, healing="off"))
@@ -278,9 +278,9 @@ def test_a_prompt_that_takes_too_long_is_gone_on_with_next_time(start: Start) ->
     running = start(model)
     evaluate = running.engine.evaluate
 
-    def evaluate_slowly(batch: Sequence[tuple[SequenceId, TokenTree]]) -> list[Logits]:
+    def evaluate_slowly(batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         time.sleep(0.02)
-        return evaluate(batch)
+        return evaluate(batch, abort)
 
     running.engine.evaluate = evaluate_slowly  # type: ignore[method-assign]
     request = CompletionRequest("z" * 600, max_tokens=5, prompt_deadline_ms=30, healing="off")

@@ -12,6 +12,7 @@ import pytest
 
 from support.driving import TIMEOUT_S, collect
 from support.toy import toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Batch, Logits, Memory
 from suture.server.engine.scheduler import Scheduler
@@ -42,7 +43,7 @@ class Failing(ScriptedEngine):
         self.gate = threading.Event()
         self._buffer = np.empty((64, VOCABULARY.n_vocab), np.float32)
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         assert self.gate.wait(TIMEOUT_S)
         self._buffer[:] = np.nan
         if any(POISON in tree.tokens for _, tree in batch):
@@ -51,7 +52,7 @@ class Failing(ScriptedEngine):
                     self.truncate(sequence, 0)
             raise EngineError("llama_decode failed with code -3: broken on purpose")
         rows, n_used = [], 0
-        for part in super().evaluate(batch):
+        for part in super().evaluate(batch, abort):
             self._buffer[n_used : n_used + len(part)] = part
             rows.append(self._buffer[n_used : n_used + len(part)])
             n_used += len(part)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from support.driving import TIMEOUT_S, collect
 from support.toy import toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Aborted, Batch, Logits
 from suture.server.engine.runs import PREFILL_CHUNK, PREFILL_SLICE
@@ -40,11 +41,11 @@ class Gated(ScriptedEngine):
         self.batches: list[list[int]] = []
         self.reached = threading.Event()
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         self.reached.set()
         assert self.gate.wait(TIMEOUT_S)
         self.batches.append([len(tree) for _, tree in batch])
-        return super().evaluate(batch)
+        return super().evaluate(batch, abort)
 
 
 Start = Callable[..., Scheduler]
@@ -268,13 +269,13 @@ def test_a_step_is_given_up_where_who_stays_is_served_sooner_without_it(
     class Slow(Gated):
         leaving: Job | None = None
 
-        def evaluate(self, batch: Batch) -> list[Logits]:
+        def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
             nonlocal n_aborted
             time.sleep(0.005)
             if len(batch) == 2 and self.leaving is not None:
                 scheduler.cancel(self.leaving, "cancelled")
             try:
-                return super().evaluate(batch)
+                return super().evaluate(batch, abort)
             except Aborted:
                 n_aborted += 1
                 raise
