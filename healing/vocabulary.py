@@ -242,6 +242,13 @@ class Vocabulary:
         return tuple(i for i, piece in enumerate(self._pieces) if not piece)
 
     @cached_property
+    def ids_by_length(self) -> list[npt.NDArray[np.int32]]:
+        """All rows, those whose pieces are of one length together, the shortest first."""
+        lengths = np.array([len(piece) for piece in self._pieces])
+        order = np.argsort(lengths, kind="stable").astype(np.int32)
+        return np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
+
+    @cached_property
     def lone_byte(self) -> bytes:
         """The first ASCII byte that no longer token holds, so that nothing is joined with it.
 

@@ -11,13 +11,15 @@ from starlette.routing import Route
 
 from suture.server.counters import ShownCounters
 from suture.server.errors import SutureError
+from suture.server.one_model import OneModel
 from suture.server.routes.access import Access
-from suture.server.routes.completer import Completer
+from suture.server.routes.completer import Completer, Pool
 from suture.server.routes.deepseek import DeepSeekDialect
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
 from suture.server.routes.explain import Explain, ExplainPage
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
 from suture.server.routes.llama_cpp_completion import LlamaCppCompletionDialect
+from suture.server.routes.llama_cpp_models import ModelLoading
 from suture.server.routes.llama_cpp_props import Props
 from suture.server.routes.llama_cpp_tokens import Detokenize, Tokenize
 from suture.server.routes.mistral import MistralDialect
@@ -44,60 +46,65 @@ def dialect_of(path: str) -> Dialect:
     return OpenAIDialect() if path.startswith(("/v1/", "/v1beta/", "/beta/")) else LlamaCppDialect()
 
 
-def create_app(completer: Completer, settings: Settings) -> Starlette:
-    """The application that answers with `completer`.
+def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
+    """The application that answers with the models of a pool, or with the one of a completer.
 
     `settings` are the defaults of requests that say nothing. Raises `SetupError` where the API
     key file cannot be read.
     """
-    completion = CompletionRoute(LlamaCppCompletionDialect(), completer, settings)
+    pool = served if isinstance(served, Pool) else OneModel(served)
+    models = ModelLoading(pool)
+    completion = CompletionRoute(LlamaCppCompletionDialect(), pool, settings)
     shown = ShownCounters()
     routes = [
-        Route("/infill", CompletionRoute(LlamaCppDialect(), completer, settings), methods=["POST"]),
+        Route("/infill", CompletionRoute(LlamaCppDialect(), pool, settings), methods=["POST"]),
         Route("/completion", completion, methods=["POST"]),
         Route("/completions", completion, methods=["POST"]),
-        Route("/tokenize", Tokenize(completer), methods=["POST"]),
-        Route("/detokenize", Detokenize(completer), methods=["POST"]),
-        Route("/props", Props(completer).get),
+        Route("/tokenize", Tokenize(pool), methods=["POST"]),
+        Route("/detokenize", Detokenize(pool), methods=["POST"]),
+        Route("/props", Props(pool).get),
         Route(
             "/v1/completions",
-            CompletionRoute(TabbyDialect(), completer, settings),
+            CompletionRoute(TabbyDialect(), pool, settings),
             methods=["POST"],
         ),
         Route("/v1/events", Events(shown).post, methods=["POST"]),
-        Route("/v1/health", TabbyHealth(completer, settings).get, methods=["GET", "POST"]),
+        Route("/v1/health", TabbyHealth(pool, settings).get, methods=["GET", "POST"]),
         Route("/v1beta/server_setting", ServerSetting().get),
         Route(
             "/v1/code-completion",
-            CompletionRoute(RefactDialect(), completer, settings),
+            CompletionRoute(RefactDialect(), pool, settings),
             methods=["POST"],
         ),
         Route(
             "/api/generate",
-            CompletionRoute(OllamaDialect(), completer, settings, LINES),
+            CompletionRoute(OllamaDialect(), pool, settings, LINES),
             methods=["POST"],
         ),
-        Route("/api/show", ShownModel(completer).post, methods=["POST"]),
-        Route("/api/tags", Tags(completer).get),
-        Route("/api/ps", RunningModels(completer).get),
+        Route("/api/show", ShownModel(pool).post, methods=["POST"]),
+        Route("/api/tags", Tags(pool).get),
+        Route("/api/ps", RunningModels(pool).get),
         Route("/api/version", api_version),
         Route(
             "/v1/fim/completions",
-            CompletionRoute(MistralDialect(), completer, settings),
+            CompletionRoute(MistralDialect(), pool, settings),
             methods=["POST"],
         ),
         Route(
             "/beta/completions",
-            CompletionRoute(DeepSeekDialect(), completer, settings),
+            CompletionRoute(DeepSeekDialect(), pool, settings),
             methods=["POST"],
         ),
-        Route("/v1/explain", Explain(OpenAIDialect(), completer, settings), methods=["POST"]),
+        Route("/v1/explain", Explain(OpenAIDialect(), pool, settings), methods=["POST"]),
         Route("/explain", ExplainPage().get),
-        Route("/health", Health(completer, settings).get),
-        Route("/metrics", MetricsPage(completer, shown).get),
-        Route("/slots", Slots(completer).get),
-        Route("/v1/models", Models(completer).get),
-        Route("/v1/status", Status(completer, settings).get),
+        Route("/health", Health(pool, settings).get),
+        Route("/metrics", MetricsPage(pool, shown).get),
+        Route("/slots", Slots(pool).get),
+        Route("/v1/models", Models(pool).get),
+        Route("/models", Models(pool).get),
+        Route("/models/load", models.load, methods=["POST"]),
+        Route("/models/unload", models.unload, methods=["POST"]),
+        Route("/v1/status", Status(pool, settings).get),
     ]
     return Starlette(
         routes=routes,

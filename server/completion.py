@@ -111,6 +111,7 @@ class Completions:
         self._outbox: Outbox[Item] | None = None
         self._pause_s = pause_s
         self._in_pause: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def complete(
         self, request: CompletionRequest, model: LoadedModel
@@ -274,6 +275,8 @@ class Completions:
     async def _move_anchor(self, request: CompletionRequest, model: LoadedModel) -> None:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
+        if self._is_closed:
+            return
         anchors = Anchors(self._anchors.sent, self._anchors.warmed)
         encoder = model.codec.encoder
 
@@ -304,6 +307,13 @@ class Completions:
         return self._encoding.counters
 
     def close(self) -> None:
+        """End what is planned and wait for it. From any thread."""
+        self._is_closed = True
+        pause = self._in_pause
+        if pause is not None:
+            # A loop that has been closed meanwhile has ended it.
+            with suppress(RuntimeError):
+                pause.get_loop().call_soon_threadsafe(pause.cancel)
         self._encoding.close()
 
     def _overtaken(self, request: CompletionRequest) -> list[CompletionChunk]:

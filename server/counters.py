@@ -10,8 +10,8 @@ from __future__ import annotations
 import collections
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
 from suture.server.request import CompletionResult, FinishReason
 
@@ -46,6 +46,13 @@ class Tally:
         copy.counts, copy.total = list(self.counts), self.total
         copy.counts[0] += n
         return copy
+
+    def __add__(self, other: Tally) -> Tally:
+        """One that has observed what both have, which have the same bounds."""
+        both = Tally(self.bounds)
+        both.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        both.total = self.total + other.total
+        return both
 
 
 def _seconds() -> Tally:
@@ -181,6 +188,15 @@ class ShownCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldModel:
+    """A model that may be served, and the bytes that it takes or would take; 0: not known."""
+
+    name: str
+    is_loaded: bool
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """All there is to see at one moment.
 
@@ -196,3 +212,61 @@ class Measured:
     waiting: int = 0
     preparing: int = 0
     prefill_tokens_per_s: float = 0.0
+    models: tuple[HeldModel, ...] = ()
+
+    def summary(self) -> dict[str, object]:
+        """The most telling of the numbers, by the names that `/v1/status` has for them."""
+        counters = self.counters
+        return {
+            "running": self.running,
+            "waiting": self.waiting,
+            "requests": counters.jobs,
+            "failures": counters.failures,
+            "prompt_tokens": counters.prompt_tokens,
+            "reused_tokens": counters.reused_tokens,
+            "generated_tokens": counters.generated_tokens,
+            "prefill_tokens_per_s": round(self.prefill_tokens_per_s, 1),
+        }
+
+
+def together(measured: Sequence[Measured]) -> Measured:
+    """What several models have counted, as if one had; the speed is that of the first."""
+    if len(measured) == 1:
+        return measured[0]
+    return Measured(
+        counters=_sum([one.counters for one in measured]),
+        requests=_sum([one.requests for one in measured]),
+        spare=_sum([one.spare for one in measured]),
+        encoding=_sum([one.encoding for one in measured]),
+        running=sum(one.running for one in measured),
+        waiting=sum(one.waiting for one in measured),
+        preparing=sum(one.preparing for one in measured),
+        prefill_tokens_per_s=next((one.prefill_tokens_per_s for one in measured), 0.0),
+    )
+
+
+Counts = TypeVar("Counts", Counters, RequestCounters, EncodeCounters)
+
+
+def _sum(parts: Sequence[Counts]) -> Any:
+    whole = type(parts[0])()
+    for one in fields(whole):
+        values = [getattr(part, one.name) for part in parts]
+        setattr(whole, one.name, _added(one.name, values))
+    return whole
+
+
+def _added(name: str, values: Sequence[Any]) -> Any:
+    if name == "longest_sequence":
+        return max(values)
+    added = values[0]
+    for value in values[1:]:
+        added = _both(added, value)
+    return added
+
+
+def _both(one: Any, other: Any) -> Any:
+    if isinstance(one, collections.Counter):
+        # Copies made at one moment: the engine's thread may be counting in them.
+        return collections.Counter(dict(one)) + collections.Counter(dict(other))
+    return one + other

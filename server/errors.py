@@ -11,6 +11,7 @@ SutureError
   Unavailable           503 with Retry-After
     Loading             the model is still being loaded
     QueueFull           too many requests wait already
+    NoRoom              other models are in use, and there is no room for this one beside them
     Stalled             the engine has work and completes no step
   EngineError           500, the engine failed; other requests go on
 
@@ -92,6 +93,12 @@ class Loading(Unavailable):
 
 class QueueFull(Unavailable):
     """As many requests wait as the queue holds."""
+
+    reason = "BUSY"
+
+
+class NoRoom(Unavailable):
+    """Other models are in use, and there is no room in memory for this one beside them."""
 
     reason = "BUSY"
 

@@ -1,30 +1,35 @@
-"""A completer over a model on this machine: what `serve` serves and `complete --local` asks."""
+"""Completers over models on this machine: what `serve` serves and `complete --local` asks."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from suture.healing import CanonicalPairs, Encode, TiktokenTokenizer, Vocabulary
+from suture.healing import CanonicalPairs, Encode, Vocabulary
 from suture.server.calibration.profile import read_profile
-from suture.server.codec import Specials, choose_codec, read_tiktoken
+from suture.server.codec import Codec, Specials, choose_codec, read_tiktoken
 from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
 from suture.server.decoding.covering import Coverings
 from suture.server.encoding import open_encoding
+from suture.server.engine.footprint import model_bytes
 from suture.server.engine.job import Job
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.memory import DESCRIPTIONS
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
+from suture.server.engine.thread import EngineThread
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import Loading, SetupError
 from suture.server.explanation import Explanation
+from suture.server.pool import ModelPool
+from suture.server.pooled_model import Source
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
@@ -32,6 +37,10 @@ from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
 from suture.server.token_texts import token_texts
 
+T = TypeVar("T")
+
+# How long others wait for their turns while nothing of a loading is the engine's.
+GIVE_WAY_S = 0.005
 # Shorter prompts say little of how fast long ones are.
 MIN_OBSERVED_TOKENS = 96
 
@@ -41,13 +50,15 @@ _log = logging.getLogger("suture.engine")
 class LocalCompleter:
     """Completes with one GGUF model; `start()` begins to load it, `close()` frees it."""
 
-    def __init__(self, path: Path, name: str, settings: Settings) -> None:
+    def __init__(
+        self, path: Path, name: str, settings: Settings, thread: EngineThread | None = None
+    ) -> None:
         self._path = path
         self._name = name
         self._settings = settings
         self._loaded: LoadedModel | None = None
         self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
-        self._scheduler = Scheduler(self._load, settings.queue, settings.parallel)
+        self._scheduler = Scheduler(self._load, settings.queue, settings.parallel, thread)
         encoding = open_encoding(settings.encode_batch, settings.encode_wait_ms / 1000)
         self._completions = Completions(self._scheduler, encoding)
 
@@ -86,18 +97,7 @@ class LocalCompleter:
         return await self._completions.tokenize(text, specials, self._ready())
 
     def status(self) -> dict[str, object]:
-        measured = self.measured()
-        counters = measured.counters
-        return {
-            "running": measured.running,
-            "waiting": measured.waiting,
-            "requests": counters.jobs,
-            "failures": counters.failures,
-            "prompt_tokens": counters.prompt_tokens,
-            "reused_tokens": counters.reused_tokens,
-            "generated_tokens": counters.generated_tokens,
-            "prefill_tokens_per_s": round(measured.prefill_tokens_per_s, 1),
-        }
+        return self.measured().summary()
 
     def measured(self) -> Measured:
         return Measured(
@@ -147,7 +147,7 @@ class LocalCompleter:
     def _load(self) -> Engine:
         """Load, warm up and measure; on the engine's thread."""
         engine, loaded = load_model(
-            self._path, self._name, self._settings, lambda: not self._scheduler.is_closed
+            self._path, self._name, self._settings, self._scheduler.may_load_on
         )
         family, codec = loaded.family, loaded.codec
         self._info = ModelInfo(
@@ -175,12 +175,15 @@ def load_model(
 ) -> tuple[LlamaEngine, LoadedModel]:
     """The model of a file, warm and measured, on the thread that its engine is for.
 
-    `may_go_on` is asked while weights are loaded.
+    `may_go_on` is asked while weights are loaded, and between what is measured.
     """
     engine: LlamaEngine
-    vocabulary = read_vocabulary(path, settings.vocabulary_cache)
-    # While llama.cpp loads the weights, nothing else needs Python; measuring needs all cores.
+    # Python's part is done beside the engine's thread, which others have turns on. While llama.cpp
+    # loads the weights, nothing else needs Python; measuring needs all cores.
     with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
+        vocabulary = _result(
+            beside.submit(read_vocabulary, path, settings.vocabulary_cache), may_go_on
+        )
         fast = beside.submit(read_tiktoken, settings.tokenizer, vocabulary)
         pairs = beside.submit(_pairs_of, vocabulary, lambda piece: engine.encode(piece))
         engine = LlamaEngine(
@@ -191,11 +194,22 @@ def load_model(
             on_progress=lambda share: may_go_on(),
             vocabulary=vocabulary,
         )
-    try:
-        return engine, _measure(engine, path, name, settings, fast.result(), pairs.result())
-    except BaseException:
-        engine.close()
-        raise
+        try:
+            tiktoken = _result(fast, may_go_on)
+            names = settings.tokenizer, settings.detokenizer
+            codec = beside.submit(choose_codec, *names, vocabulary, engine, tiktoken)
+            known = _result(pairs, may_go_on), _result(codec, may_go_on)
+            return engine, _measure(engine, path, name, settings, *known, may_go_on)
+        except BaseException:
+            engine.close()
+            raise
+
+
+def _result(work: Future[T], may_go_on: Callable[[], bool]) -> T:
+    """What comes of work beside the engine's thread, where others have turns meanwhile."""
+    while not wait([work], GIVE_WAY_S).done:
+        may_go_on()
+    return work.result()
 
 
 def _pairs_of(vocabulary: Vocabulary, encode: Encode) -> CanonicalPairs:
@@ -210,16 +224,16 @@ def _measure(
     path: Path,
     name: str,
     settings: Settings,
-    fast: TiktokenTokenizer | None,
     pairs: CanonicalPairs,
+    codec: Codec,
+    may_go_on: Callable[[], bool],
 ) -> LoadedModel:
     """Find out what the model can do and how fast it is here."""
-    codec = choose_codec(settings.tokenizer, settings.detokenizer, engine.vocabulary, engine, fast)
     family = detect_family(engine.vocabulary, name)
     if not engine.can_branch:
         _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
     profile = read_profile(settings.profiles, path, family)
-    speed = measure_prefill(engine)
+    speed = measure_prefill(engine, may_go_on)
     budget = PromptBudget(engine.n_ctx, speed, settings.first_text_ms)
     coverings = None
     if codec.heals:
@@ -246,6 +260,41 @@ def build_completer(settings: Settings) -> LocalCompleter:
         raise SetupError("no model file is named")
     path = Path(settings.model)
     return LocalCompleter(path, path.stem, settings)
+
+
+def build_pool(settings: Settings) -> ModelPool:
+    """The models whose files the settings name, none of them loaded yet."""
+    if settings.model is None:
+        raise SetupError("no model file is named")
+    paths = [Path(name) for name in (settings.model, *settings.also_serve)]
+    return ModelPool([_source(path, settings) for path in paths], settings)
+
+
+def _source(path: Path, settings: Settings) -> Source:
+    return Source(
+        name=path.stem,
+        path=path,
+        open=lambda thread: LocalCompleter(path, path.stem, settings, thread),
+        survey=lambda: survey(path, settings),
+        n_bytes=lambda: model_bytes(path, settings.ctx),
+    )
+
+
+def survey(path: Path, settings: Settings) -> ModelInfo:
+    """What a model's file says before it is loaded. Raises `ModelError`."""
+    vocabulary = read_vocabulary(path, settings.vocabulary_cache)
+    family = detect_family(vocabulary, path.stem)
+    return ModelInfo(
+        name=path.stem,
+        path=str(path),
+        n_ctx=0,
+        n_vocab=vocabulary.n_vocab,
+        n_params=None,
+        size_bytes=path.stat().st_size,
+        fim=family is not None,
+        family=family.name if family is not None else None,
+        architecture=vocabulary.architecture or None,
+    )
 
 
 @contextlib.contextmanager

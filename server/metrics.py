@@ -50,6 +50,7 @@ class _Collector(Collector):
         yield from _ends(measured)
         yield from _shown(measured)
         yield from _memory(measured)
+        yield from _models(measured)
 
 
 def _llama_server(measured: Measured) -> Iterator[Metric]:
@@ -240,6 +241,20 @@ def _memory(measured: Measured) -> Iterator[Metric]:
     sequences.add_metric(["idle"], counters.sequences_idle)
     sequences.add_metric(["saved"], counters.sequences_saved)
     yield sequences
+
+
+def _models(measured: Measured) -> Iterator[Metric]:
+    loaded = GaugeMetricFamily(
+        "suture_model_loaded", "Whether a model is loaded.", labels=["model"]
+    )
+    n_bytes = GaugeMetricFamily(
+        "suture_model_bytes", "Weights and context of a loaded model.", labels=["model"]
+    )
+    for model in measured.models:
+        loaded.add_metric([model.name], model.is_loaded)
+        n_bytes.add_metric([model.name], model.n_bytes if model.is_loaded else 0)
+    yield loaded
+    yield n_bytes
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -72,7 +72,8 @@ class Settings(BaseModel):
     """Every setting; frozen, and passed down from the command.
 
     `ctx` 0 is the model's own context, at most 8192. `threads` 0 is one per physical core.
-    `model` is a name of models.txt or a path; None is the first line of models.txt. `server` is
+    `model` is a name of models.txt or a path; None is the first line of models.txt; so is each of
+    `also_serve`. `memory_mb` 0 and `idle_minutes` 0 are no limits. `server` is
     where `complete` asks; None is this machine's `host` and `port`.
     """
 
@@ -104,6 +105,9 @@ class Settings(BaseModel):
     encode_batch: Annotated[int, Field(ge=1, le=256)] = 1
     encode_wait_ms: Annotated[int, Field(ge=0, le=1000)] = 2
     stall_s: Annotated[int, Field(ge=1, le=86_400)] = 60
+    also_serve: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
+    memory_mb: Annotated[int, Field(ge=0, le=10**9)] = 0
+    idle_minutes: Annotated[float, Field(ge=0, le=525_600)] = 0.0
     server: str | None = None
 
     @field_validator("*", mode="before")

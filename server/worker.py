@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ from suture.server.app import create_app
 from suture.server.commands import exits
 from suture.server.errors import SetupError, SutureError
 from suture.server.logs import log_loop_error, log_to_stderr
-from suture.server.routes.completer import ServedCompleter
+from suture.server.routes.completer import ServedPool
 from suture.server.settings import Settings
 
 POLL_LOADING_S = 0.02
@@ -57,7 +58,7 @@ def start_worker(
     return worker
 
 
-def main(build: Callable[[Settings], ServedCompleter]) -> int:
+def main(build: Callable[[Settings], ServedPool]) -> int:
     """Serve what `build` makes until told to stop; returns the exit status."""
     faulthandler.enable()
     log_to_stderr()
@@ -69,14 +70,16 @@ def main(build: Callable[[Settings], ServedCompleter]) -> int:
         return exits.OK
     settings = Settings.model_validate(order["settings"])
     try:
-        completer = build(settings)
+        pool = build(settings)
         with socket.socket(fileno=order["fd"]) as listener:
-            worker = _Worker(completer, settings, listener)
-            completer.start()
+            worker = _Worker(pool, settings, listener)
+            pool.start()
+            # What is imported stays: no collection need look at it, and hold everybody up.
+            gc.freeze()
             try:
                 asyncio.run(worker.run())
             finally:
-                completer.close()
+                pool.close()
     except SutureError as error:
         print(f"suture: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         return exits.SETUP if isinstance(error, SetupError) else exits.FAILURE
@@ -84,16 +87,14 @@ def main(build: Callable[[Settings], ServedCompleter]) -> int:
 
 
 class _Worker:
-    def __init__(
-        self, completer: ServedCompleter, settings: Settings, listener: socket.socket
-    ) -> None:
-        self._completer = completer
+    def __init__(self, pool: ServedPool, settings: Settings, listener: socket.socket) -> None:
+        self._pool = pool
         self._settings = settings
         self._listener = listener
         # Read now: uvicorn closes the listener as soon as it is told to stop.
         self._url = settings.url_at(*listener.getsockname()[:2])
         config = uvicorn.Config(
-            create_app(completer, settings),
+            create_app(pool, settings),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -107,7 +108,7 @@ class _Worker:
         self._server = uvicorn.Server(config)
 
     async def run(self) -> None:
-        """Serve until stopped; raises the `SutureError` that the completer ended with."""
+        """Serve until stopped; raises the `SutureError` that the pool ended with."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(log_loop_error)
         loop.add_reader(sys.stdin.fileno(), self._on_stdin)
@@ -121,17 +122,18 @@ class _Worker:
             raise failure
 
     async def _watch(self) -> None:
-        """Say when requests are served; stop the server when the completer has failed."""
+        """Say when requests are served; stop the server when its engine has failed."""
         try:
-            while not (self._server.started and self._completer.state() == "ready"):
+            while not (self._server.started and self._pool.state() == "ready"):
                 await asyncio.sleep(POLL_LOADING_S)
             self._announce()
             while not self._server.should_exit:
-                self._completer.state()
+                self._pool.state()
+                self._pool.tend()
                 await asyncio.sleep(POLL_READY_S)
             await asyncio.sleep(DRAIN_S)
             # What still runs ends with the text so far, in its own dialect.
-            self._completer.cancel_all()
+            self._pool.cancel_all()
         except SutureError:
             self._server.should_exit = True
             raise
@@ -153,6 +155,6 @@ class _Worker:
 
 if __name__ == "__main__":
     # Only here: importing this module must not load llama.cpp into the parent.
-    from suture.server.local import build_completer
+    from suture.server.local import build_pool
 
-    sys.exit(main(build_completer))
+    sys.exit(main(build_pool))

@@ -25,10 +25,10 @@ class NoDrafts(DraftWidth):
 
 def main() -> int:
     if sys.argv[1:] == [_WORKER]:
-        from suture.server.local import build_completer
+        from suture.server.local import build_pool
 
         vars(runs).update(DraftWidth=NoDrafts)
-        return worker.main(build_completer)
+        return worker.main(build_pool)
     command = (sys.executable, "-P", __file__, _WORKER)
     vars(serve).update(start_worker=partial(worker.start_worker, command=command))
     return cli.main(sys.argv[1:])

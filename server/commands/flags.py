@@ -31,8 +31,13 @@ _HELP = {
     "queue": ("N", "requests that may wait (default 32)"),
     "encode_batch": ("N", "texts that are tokenized in one call under load (default 1: off)"),
     "encode_wait_ms": ("T", "how long such a call waits for more texts (default 2)"),
+    "also_serve": ("NAME|PATH", "another model, loaded when asked for (may be given again)"),
+    "memory_mb": ("MB", "what loaded models may take together (default 0: no limit)"),
+    "idle_minutes": ("M", "unload a model that nobody asked for so long (default 0: never)"),
     "stall_s": ("S", "unready after so many seconds of work without a step (default 60)"),
 }
+
+_LISTS = frozenset({"allow_host", "also_serve"})
 
 
 def add_settings(parser: argparse.ArgumentParser, *keys: str) -> None:
@@ -40,7 +45,7 @@ def add_settings(parser: argparse.ArgumentParser, *keys: str) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file, TOML")
     for key in keys:
         metavar, text = _HELP[key]
-        action = "append" if key == "allow_host" else "store"
+        action = "append" if key in _LISTS else "store"
         flag = "--" + key.replace("_", "-")
         parser.add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
 

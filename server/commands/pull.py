@@ -44,6 +44,16 @@ def with_model_file(settings: Settings) -> Settings:
     return settings.model_copy(update={"model": str(path.absolute())})
 
 
+def with_model_files(settings: Settings) -> Settings:
+    """The same with the file of each model that may be served."""
+    progress, catalog = progress_on(sys.stderr), catalog_of(settings)
+    paths = [
+        str(resolve_model(model, catalog, settings.model_store, progress).absolute())
+        for model in settings.also_serve
+    ]
+    return with_model_file(settings).model_copy(update={"also_serve": tuple(paths)})
+
+
 def require_llama_cpp() -> None:
     """Raise `SetupError` before any download where no model could be run."""
     if importlib.util.find_spec("llama_cpp") is None:

@@ -14,7 +14,7 @@ import ssl
 from suture.server.client import Suture
 from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
-from suture.server.commands.pull import require_llama_cpp, with_model_file
+from suture.server.commands.pull import require_llama_cpp, with_model_files
 from suture.server.errors import SetupError, SutureError
 from suture.server.routes.access import is_loopback
 from suture.server.settings import Settings, read_api_keys
@@ -31,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "model",
         "models",
+        "also_serve",
+        "memory_mb",
+        "idle_minutes",
         "host",
         "port",
         "ctx",
@@ -63,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     require_llama_cpp()
     with bind(settings) as listener:
         # Here and not in the worker, so that a download is not started again with it.
-        settings = with_model_file(settings)
+        settings = with_model_files(settings)
         listen(listener, settings)
         return Supervisor(lambda: start_worker(listener, settings)).run()
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from suture.healing import Vocabulary
 from suture.server.decoding import gbnf as syntax
@@ -89,7 +87,7 @@ class Grammar:
 
     def mask(self, row: Logits) -> None:
         started = time.thread_time()
-        for of_one_length in _by_length(self._vocabulary):
+        for of_one_length in self._vocabulary.ids_by_length:
             left = of_one_length[np.isfinite(row[of_one_length])]
             for start in range(0, len(left), _MASKED_AT_ONCE):
                 token_ids = left[start : start + _MASKED_AT_ONCE]
@@ -160,14 +158,6 @@ class Grammar:
         self._lib.llama_sampler_apply(self._sampler, ctypes.byref(array))
         adjusted: Logits = candidates["logit"]
         return adjusted
-
-
-@lru_cache(maxsize=1)
-def _by_length(vocabulary: Vocabulary) -> list[npt.NDArray[np.int32]]:
-    """All tokens, those of each length together, the shortest first."""
-    lengths = np.array([len(vocabulary.bytes_of(i)) for i in range(vocabulary.n_vocab)])
-    order = np.argsort(lengths, kind="stable").astype(np.int32)
-    return np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
 
 
 def _check_time(started: float, most_s: float) -> None:

@@ -96,8 +96,11 @@ class Runs:
         counters.jobs += 1
         self._runs.append(_Run(job, counters))
 
-    def step(self) -> None:
-        """One evaluation for all jobs that have something to evaluate."""
+    def step(self, most: int = PREFILL_CHUNK) -> None:
+        """One evaluation for all jobs that have something to evaluate.
+
+        `most` are the most tokens of a prompt that is read while none of them draws.
+        """
         for run in list(self._runs):
             if (reason := run.job.should_end()) is not None:
                 self._end(run, run.job.last(reason))
@@ -106,10 +109,10 @@ class Runs:
                 continue
             if not self._settle(run):
                 break
-        batch = self._compose()
+        batch = self._compose(most)
         while batch and not self._kv.make_room(sum(len(chunk) for _, chunk in batch)):
             self._step_aside()
-            batch = self._compose()
+            batch = self._compose(most)
         evaluated = self._evaluate(batch)
         for run, chunk, rows in evaluated:
             self._take(run, chunk, rows)
@@ -167,7 +170,7 @@ class Runs:
                 return True
         return False
 
-    def _compose(self) -> list[tuple[_Run, TokenTree]]:
+    def _compose(self, most: int) -> list[tuple[_Run, TokenTree]]:
         """What the next evaluation is of: all that draw a token, and a piece of one prompt."""
         runs = [run for run in self._runs if run.sequence is not None]
         drawing = [run for run in runs if run.n_left <= PREFILL_SLICE]
@@ -180,7 +183,7 @@ class Runs:
             batch.append((run, chunk))
         if reading:
             run = self._next_to_read(reading)
-            chunk = run.chunk(min(PREFILL_SLICE if batch else PREFILL_CHUNK, self._engine.n_batch))
+            chunk = run.chunk(min(PREFILL_SLICE if batch else most, self._engine.n_batch))
             if self._fits(chunk, batch):
                 batch.append((run, chunk))
         return batch

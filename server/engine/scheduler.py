@@ -1,4 +1,4 @@
-"""The engine's one thread: it loads the model, runs jobs side by side, and frees it.
+"""One model on the engine's thread: it is loaded there, runs jobs side by side, and is freed.
 
 Up to `parallel` jobs run at once (`runs.py`), and the others wait in their order. What nobody
 waits for is spare work: it runs while there is nothing else to do, and ends when there is.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -16,7 +15,8 @@ from typing import Literal
 from suture.server.counters import Counters
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Engine
-from suture.server.engine.runs import Runs
+from suture.server.engine.runs import PREFILL_CHUNK, PREFILL_SLICE, Runs
+from suture.server.engine.thread import Demand, EngineThread
 from suture.server.errors import EngineError, Loading, QueueFull, SutureError
 from suture.server.logs import without_values
 from suture.server.request import FinishReason
@@ -27,15 +27,20 @@ _log = logging.getLogger("suture.engine")
 
 
 class Scheduler:
-    """Owns the engine thread. `make_engine` is called on it; so is everything of the engine.
+    """Has turns on the engine's thread, where `make_engine` and everything of the engine is called.
 
     `start()` begins loading and returns at once. `submit` raises `Loading` until that is done,
     the loading's own error if it failed, and `QueueFull` while `queue_size` jobs wait beside the
-    `parallel` ones that run. `spare` counts what nobody asked for.
+    `parallel` ones that run. `spare` counts what nobody asked for. `thread` is one that others
+    have turns on as well, None: one of its own.
     """
 
     def __init__(
-        self, make_engine: Callable[[], Engine], queue_size: int = 32, parallel: int = 4
+        self,
+        make_engine: Callable[[], Engine],
+        queue_size: int = 32,
+        parallel: int = 4,
+        thread: EngineThread | None = None,
     ) -> None:
         self.counters = Counters()
         self.spare = Counters()
@@ -51,14 +56,18 @@ class Scheduler:
         self._error: SutureError | None = None
         self._engine: Engine | None = None
         self._runs: Runs | None = None
-        self._condition = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+        self._chunk = PREFILL_CHUNK
+        self._is_member = False
+        self._thread = thread or EngineThread()
+        self._owns_thread = thread is None
+        self._condition = self._thread.changed
 
     def start(self) -> None:
-        self._thread.start()
+        self._is_member = True
+        self._thread.join(self)
 
     def close(self) -> None:
-        """Cancel everything, free the engine and wait for its thread."""
+        """Cancel everything, free the engine and wait until that is done."""
         with self._condition:
             self._state = "closed"
             waiting, self._waiting = list(self._waiting), collections.deque()
@@ -69,17 +78,19 @@ class Scheduler:
             self._condition.notify_all()
         for job in waiting:
             job.end("cancelled")
-        if self._thread.is_alive():
-            self._thread.join()
+        with self._condition:
+            self._condition.wait_for(lambda: not self._is_member)
+        if self._owns_thread:
+            self._thread.close()
 
     @property
     def state(self) -> State:
         return self._state
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close()` was called: `make_engine` may ask while it loads."""
-        return self._state == "closed"
+    def may_load_on(self) -> bool:
+        """Whether the model is still wanted, for `make_engine` to ask; others have turns then."""
+        self._thread.give_way(self)
+        return self._state != "closed"
 
     @property
     def capacity(self) -> int:
@@ -190,34 +201,57 @@ class Scheduler:
             raise Loading("Loading model", retry_after=2)
         return self._engine
 
-    def _work(self) -> None:
-        engine = self._load()
-        if engine is None:
-            return
-        try:
-            self._runs = Runs(engine, self.counters, self._waiting_jobs)
-            self._run_jobs(self._runs)
-        except Exception as error:
-            # Nobody may wait for a thread that is gone: the server notices and starts again. The
-            # model is not freed: prompts are planned with its vocabulary still.
-            _log.error("the engine's thread failed: %s", without_values(error))
-            self._fail(EngineError("the engine failed"))
+    def demand(self) -> Demand | None:
+        """What the next turn would be for. With the lock held."""
+        if self._waiting or self._running:
+            return "work"
+        if self._state == "closed":
+            return "work" if self._spare else "free"
+        if self._runs is None:
+            return "load"
+        return "spare" if self._spare else None
+
+    def turn(self) -> None:
+        """One step; before the first the loading, after the last the freeing."""
+        if self._state == "closed" and not (self._running or self._spare):
+            self._free()
+        elif self._runs is None:
+            self._load()
         else:
-            engine.close()
+            self._step(self._runs)
 
-    def _waiting_jobs(self) -> list[Job]:
+    def _free(self) -> None:
+        try:
+            if self._runs is not None and self._engine is not None:
+                self._engine.close()
+        finally:
+            self._runs = None
+            self._leave()
+
+    def _leave(self) -> None:
         with self._condition:
-            return list(self._waiting)
+            self._is_member = False
+            self._thread.leave(self)
 
-    def _run_jobs(self, runs: Runs) -> None:
-        while self._admit(runs):
-            runs.step()
+    def _step(self, runs: Runs) -> None:
+        try:
+            self._admit(runs)
+            runs.step(self._chunk)
             self._progress_at = time.perf_counter()
             with self._condition:
                 jobs = runs.jobs
                 if self._spare not in jobs:
                     self._spare = None
                 self._running = [job for job in jobs if job is not self._spare]
+        except Exception as error:
+            # Nobody may wait for an engine that is gone: the server notices and starts again. The
+            # model is not freed: prompts are planned with its vocabulary still.
+            _log.error("the engine's thread failed: %s", without_values(error))
+            self._fail(EngineError("the engine failed"))
+
+    def _waiting_jobs(self) -> list[Job]:
+        with self._condition:
+            return list(self._waiting)
 
     def _fail(self, error: EngineError) -> None:
         with self._condition:
@@ -228,45 +262,46 @@ class Scheduler:
         for job in left:
             job.generation.close()
             job.tell(error)
+        self._leave()
 
-    def _load(self) -> Engine | None:
+    def _load(self) -> None:
         error: SutureError | None = None
         engine: Engine | None = None
+        runs: Runs | None = None
         try:
             engine = self._make_engine()
+            runs = Runs(engine, self.counters, self._waiting_jobs)
         except SutureError as reason:
             error = reason
         except Exception as reason:
             _log.error("loading the model failed: %s", without_values(reason))
             error = EngineError(f"loading the model failed: {reason}")
         with self._condition:
-            self._engine, self._error = engine, error
+            self._engine, self._error, self._runs = engine, error, runs
             if self._state == "loading":
-                self._state = "ready" if engine is not None else "failed"
+                self._state = "ready" if error is None else "failed"
             self._condition.notify_all()
-        return engine
+        if error is not None:
+            self._leave()
 
-    def _admit(self, runs: Runs) -> bool:
-        """Begin jobs that wait, as many as may run; wait for one if none does. False at the end."""
+    def _admit(self, runs: Runs) -> None:
+        """Begin jobs that wait, as many as may run."""
         with self._condition:
-            self._condition.wait_for(
-                lambda: self._waiting or self._running or self._spare or self._state == "closed"
-            )
-            if self._state == "closed" and not (self._running or self._spare):
-                return False
             late = [job for job in self._waiting if job.clock.past_deadline()]
             for job in late:
                 self._waiting.remove(job)
                 self.counters.cancelled_waiting["deadline"] += 1
             begun = self._take_places()
             spare = self._spare
+            is_shared = self._thread.is_shared_by_work(self)
+            # Requests of other models wait for a chunk as those of this one do.
+            self._chunk = PREFILL_SLICE if is_shared else PREFILL_CHUNK
         for job in late:
             job.end("deadline")
         for job in begun:
             runs.begin(job, self.counters)
         if spare is not None and spare not in runs.jobs:
             runs.begin(spare, self.spare)
-        return True
 
     def _take_places(self) -> list[Job]:
         """The jobs that may run now, each with its place."""

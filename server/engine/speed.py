@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from suture.server.engine.protocol import Engine, SequenceId
 from suture.server.engine.runs import PREFILL_CHUNK
@@ -12,12 +13,16 @@ MAX_CHUNKS = 4
 ENOUGH_S = 1.5
 
 
-def measure_prefill(engine: Engine) -> float:
+def _always() -> bool:
+    return True
+
+
+def measure_prefill(engine: Engine, may_go_on: Callable[[], bool] = _always) -> float:
     """Prompt tokens evaluated per second, in chunks as the scheduler makes them.
 
     It also warms the model up: the first chunk pages the weights in and is not counted. The best
     of some chunks counts, as what else runs on the machine only ever slows one down; that takes
-    a second or two. Must be called on the engine's thread.
+    a second or two. Must be called on the engine's thread. `may_go_on` is asked between chunks.
     """
     ids = engine.vocabulary.sorted_ids
     n = min(PREFILL_CHUNK, engine.n_batch, engine.n_ctx // (MAX_CHUNKS + 1))
@@ -25,8 +30,9 @@ def measure_prefill(engine: Engine) -> float:
     sequence = engine.open()
     try:
         _evaluate(engine, sequence, chunk)
+        may_go_on()
         elapsed = [_evaluate(engine, sequence, chunk)]
-        while len(elapsed) < MAX_CHUNKS and sum(elapsed) < ENOUGH_S:
+        while len(elapsed) < MAX_CHUNKS and sum(elapsed) < ENOUGH_S and may_go_on():
             elapsed.append(_evaluate(engine, sequence, chunk))
     finally:
         engine.release(sequence)

@@ -7,22 +7,29 @@ it) is how a completion is cancelled. It raises a `SutureError` before its first
 A request with `infill` and an empty suffix is served by any model: one without FIM sentinels
 completes it left to right, and raises `InfillUnsupported` only where there is a suffix.
 `max_tokens` is at most the model's context; how much room the prompt leaves is the completer's.
+
+Several models may be served, each by a completer of its own while it is loaded. The routes ask the
+pool for the model that a request names, and keep it from being unloaded while they use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from suture.server.codec import Choice, Specials
 from suture.server.counters import Measured
 from suture.server.engine.protocol import Memory
+from suture.server.errors import SutureError
 from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 from suture.server.token_texts import TokenTexts
 
 State = Literal["loading", "ready", "stalled"]
+ModelState = Literal["unloaded", "loading", "ready", "stalled", "failed"]
+LOADED: frozenset[ModelState] = frozenset({"ready", "stalled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +126,105 @@ class ServedCompleter(Completer, Protocol):
     def close(self) -> None:
         """Stop what runs and free the model; returns when that is done."""
         ...
+
+
+class ServedModel(Protocol):
+    """One of the models that may be served, loaded or not."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of it so far."""
+        ...
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes in memory while it is loaded; 0 while that is not known."""
+        ...
+
+    def state(self) -> ModelState:
+        """Failed: it could not be loaded. Raises what its engine ended with."""
+        ...
+
+    def lease(self) -> AbstractContextManager[Completer]:
+        """Its completer, which is not closed before the block ends.
+
+        Where it is not loaded, begins to load it, and raises `Loading` or why it cannot be.
+        """
+        ...
+
+    def load(self) -> None:
+        """Begin to load it, if it is not; returns at once. Raises `Unavailable` or `RequestError`
+        where there is no room for it."""
+        ...
+
+    def unload(self) -> None:
+        """Have it freed, if it is loaded, as soon as no request runs."""
+        ...
+
+    def slots(self) -> list[Slot | None]:
+        """An entry for each request that may run at once, None where none does."""
+        ...
+
+
+@runtime_checkable
+class Pool(Protocol):
+    """The models that are served."""
+
+    @property
+    def models(self) -> Sequence[ServedModel]:
+        """All of them, the default one first."""
+        ...
+
+    def named(self, name: str) -> ServedModel | None:
+        """The model of that name, also as Ollama's clients write it."""
+        ...
+
+    def state(self) -> State:
+        """Whether requests are served; raises the `SutureError` with which they no longer are."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """Counters for `/v1/status`, of all models together."""
+        ...
+
+    def measured(self) -> Measured:
+        """Everything for `/metrics`, of all models together."""
+        ...
+
+
+class ServedPool(Pool, Protocol):
+    """A pool with a default model to load, and models to free."""
+
+    def start(self) -> None:
+        """Begin to load the default model; returns at once."""
+        ...
+
+    def tend(self) -> None:
+        """Do what is due: to be called now and then."""
+        ...
+
+    def cancel_all(self) -> None:
+        """End every completion with its text so far."""
+        ...
+
+    def close(self) -> None:
+        """Stop what runs and free all models; returns when that is done."""
+        ...
+
+
+def model_asked_for(pool: Pool, asked: Mapping[str, object]) -> ServedModel:
+    """The model that a body or a query names by `model`; the default one where it names none.
+
+    What an unknown name means is the dialect's: here it names none.
+    """
+    name = asked.get("model")
+    found = pool.named(name) if isinstance(name, str) else None
+    return found or pool.models[0]
+
+
+def shown_state(model: ServedModel) -> ModelState:
+    """Its state; failed also where its engine has, which ends the server at once."""
+    try:
+        return model.state()
+    except SutureError:
+        return "failed"

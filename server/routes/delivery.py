@@ -13,26 +13,29 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from suture.server.errors import EngineError, SutureError, Unavailable
+from suture.server.errors import EngineError, Loading, SutureError, Unavailable
 from suture.server.logs import without_values
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
+    CompletionResult,
     ScoredToken,
 )
 from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
 from suture.server.settings import Settings
 from suture.server.sse import EVENTS, EventStream, Framing, encode_json
 
 logger = logging.getLogger("suture.server")
+
+POLL_LOADING_S = 0.05
 
 
 class Answer(Protocol):
@@ -55,14 +58,21 @@ class Answer(Protocol):
         ...
 
 
+Wants = Literal["text", "loaded", "unloaded"]
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A body, understood. `sends_ids`: a chunk without text is worth an event for its ids."""
+    """A body, understood. `sends_ids`: a chunk without text is worth an event for its ids.
+
+    `wants` is "text", or only that the model is loaded, or unloaded.
+    """
 
     request: CompletionRequest
     answer: Answer
     streamed: bool
     sends_ids: bool
+    wants: Wants = "text"
 
 
 class Dialect(Protocol):
@@ -87,12 +97,12 @@ class CompletionRoute:
     def __init__(
         self,
         dialect: Dialect,
-        completer: Completer,
+        pool: Pool,
         settings: Settings,
         framing: Framing = EVENTS,
     ) -> None:
         self._dialect = dialect
-        self._completer = completer
+        self._pool = pool
         self._settings = settings
         self._framing = framing
 
@@ -100,9 +110,11 @@ class CompletionRoute:
         stream = EventStream(send, self._framing)
         try:
             body = await read_json(Request(scope, receive))
-            asked = self._dialect.parse(body, self._settings, self._completer.model)
+            model = model_asked_for(self._pool, body)
+            asked = self._parse(body, model)
             asked = replace(asked, request=scoped(asked.request, scope))
-            await while_connected(receive, self._deliver(asked, stream, scope, receive, send))
+            delivery = self._deliver(asked, model, stream, scope, receive, send)
+            await while_connected(receive, delivery)
         except ClientDisconnect:
             return
         except Exception as raised:
@@ -113,17 +125,59 @@ class CompletionRoute:
             else:
                 await error_response(self._dialect, error)(scope, receive, send)
 
+    def _parse(self, body: dict[str, Any], model: ServedModel) -> Asked:
+        try:
+            return self._dialect.parse(body, self._settings, model.info)
+        except Loading:
+            # Only a loaded model says what the body means.
+            model.load()
+            raise
+
     async def _deliver(
-        self, asked: Asked, stream: EventStream, scope: Scope, receive: Receive, send: Send
+        self,
+        asked: Asked,
+        model: ServedModel,
+        stream: EventStream,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        async with aclosing(self._completer.complete(asked.request)) as chunks:
-            if asked.streamed:
-                async for events in stream_events(chunks, asked):
-                    await stream.write(events)
-                await stream.close()
-            else:
-                body = encode_json(asked.answer.whole(await collect(chunks, asked.request)))
-                await Response(body, media_type="application/json")(scope, receive, send)
+        if asked.wants == "unloaded":
+            model.unload()
+            await self._tell(_nothing(), asked, stream, scope, receive, send)
+            return
+        if asked.wants == "loaded":
+            await _until_loaded(model)
+        with model.lease() as completer:
+            async with aclosing(completer.complete(asked.request)) as chunks:
+                await self._tell(chunks, asked, stream, scope, receive, send)
+
+    async def _tell(
+        self,
+        chunks: AsyncGenerator[CompletionChunk, None],
+        asked: Asked,
+        stream: EventStream,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        if asked.streamed:
+            async for events in stream_events(chunks, asked):
+                await stream.write(events)
+            await stream.close()
+        else:
+            body = encode_json(asked.answer.whole(await collect(chunks, asked.request)))
+            await Response(body, media_type="application/json")(scope, receive, send)
+
+
+async def _until_loaded(model: ServedModel) -> None:
+    model.load()
+    while model.state() == "loading":
+        await asyncio.sleep(POLL_LOADING_S)
+
+
+async def _nothing() -> AsyncGenerator[CompletionChunk, None]:
+    yield CompletionChunk("", result=CompletionResult("stop"))
 
 
 def scoped(request: CompletionRequest, scope: Scope) -> CompletionRequest:

@@ -33,7 +33,7 @@ from suture.server.explanation import (
 )
 from suture.server.request import CompletionRequest
 from suture.server.routes.body import read_json, validate
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
 from suture.server.routes.delivery import (
     Dialect,
     error_response,
@@ -59,16 +59,17 @@ def explained_request(body: Json, settings: Settings, model: ModelInfo) -> Compl
 class Explain:
     """ASGI endpoint of `POST /v1/explain`; a client that leaves ends its explanation."""
 
-    def __init__(self, dialect: Dialect, completer: Completer, settings: Settings) -> None:
+    def __init__(self, dialect: Dialect, pool: Pool, settings: Settings) -> None:
         self._dialect = dialect
-        self._completer = completer
+        self._pool = pool
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await read_json(Request(scope, receive))
-            request = explained_request(body, self._settings, self._completer.model)
-            answer = self._answer(scoped(request, scope), scope, receive, send)
+            model = model_asked_for(self._pool, body)
+            request = scoped(explained_request(body, self._settings, model.info), scope)
+            answer = self._answer(request, model, scope, receive, send)
             await while_connected(receive, answer)
         except ClientDisconnect:
             return
@@ -76,10 +77,16 @@ class Explain:
             await error_response(self._dialect, public_error(raised))(scope, receive, send)
 
     async def _answer(
-        self, request: CompletionRequest, scope: Scope, receive: Receive, send: Send
+        self,
+        request: CompletionRequest,
+        model: ServedModel,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        explanation = await self._completer.explain(request)
-        body = encode_json(explanation_json(explanation, self._completer.model.name))
+        with model.lease() as completer:
+            explanation = await completer.explain(request)
+        body = encode_json(explanation_json(explanation, model.info.name))
         headers = {"Cache-Control": "no-store"}
         await Response(body, 200, headers, "application/json")(scope, receive, send)
 

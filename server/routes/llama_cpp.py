@@ -32,7 +32,7 @@ from suture.server.request import (
 )
 from suture.server.routes.body import validate
 from suture.server.routes.candidates import Completed
-from suture.server.routes.completer import Completer, ModelInfo, Slot
+from suture.server.routes.completer import ModelInfo, Pool, Slot, model_asked_for
 from suture.server.routes.delivery import Asked, error_response
 from suture.server.routes.extension import ExtensionFields, finite, suture_object
 from suture.server.routes.fields import (
@@ -324,14 +324,14 @@ class LlamaCppDialect:
 
 
 class Health:
-    """`GET /health`: 503 until the model is loaded, as llama-server has it, and on a stall."""
+    """`GET /health`: 503 until the first model is loaded, as llama-server has it, or on a stall."""
 
-    def __init__(self, completer: Completer, settings: Settings) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool, settings: Settings) -> None:
+        self._pool = pool
         self._stalled = Stalled(f"the engine has work and no step of it in {settings.stall_s} s")
 
     async def get(self, request: Request) -> Response:
-        state = self._completer.state()
+        state = self._pool.state()
         if state == "ready":
             return Response(encode_json({"status": "ok"}), media_type="application/json")
         error = Loading("Loading model") if state == "loading" else self._stalled
@@ -341,17 +341,19 @@ class Health:
 class Slots:
     """`GET /slots`: what runs, in llama-server's words, without the texts.
 
-    With `fail_on_no_slot` it is 503 where every slot is busy.
+    They are those of the `model` in the query. With `fail_on_no_slot` it is 503 where every slot
+    is busy.
     """
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def get(self, request: Request) -> Response:
-        slots = self._completer.slots()
+        model = model_asked_for(self._pool, request.query_params)
+        slots = model.slots()
         if request.query_params.get("fail_on_no_slot") and None not in slots:
             return error_response(LlamaCppDialect(), Unavailable("no slot available"))
-        n_ctx = self._completer.model.n_ctx
+        n_ctx = model.info.n_ctx
         shown = [_shown(i, slot, n_ctx) for i, slot in enumerate(slots)]
         return Response(encode_json(shown), media_type="application/json")
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import Loading
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import LOADED, ModelInfo, Pool, model_asked_for
 from suture.server.routes.delivery import error_response
 from suture.server.routes.llama_cpp import DEFAULTS, LlamaCppDialect, sampling_settings
 from suture.server.sse import encode_json
@@ -19,15 +19,17 @@ from suture.server.version import VERSION
 
 
 class Props:
-    """`GET /props`; 503 until the model is loaded."""
+    """`GET /props`, of the `model` in the query; 503 while that is loaded."""
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def get(self, request: Request) -> Response:
-        if self._completer.state() == "loading":
+        model = model_asked_for(self._pool, request.query_params)
+        state = model.state()
+        if state == "loading":
             return error_response(LlamaCppDialect(), Loading("Loading model"))
-        answer = _props(self._completer.model, len(self._completer.slots()))
+        answer = _props(model.info, len(model.slots())) | {"is_sleeping": state not in LOADED}
         return Response(encode_json(answer), media_type="application/json")
 
 
@@ -45,7 +47,6 @@ def _props(model: ModelInfo, n_slots: int) -> dict[str, object]:
         "endpoint_metrics": True,
         **_specials(model),
         "build_info": f"suture-{VERSION}",
-        "is_sleeping": False,
     }
 
 

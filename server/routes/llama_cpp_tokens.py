@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from suture.server.codec import Specials
 from suture.server.errors import Loading
 from suture.server.routes.body import read_json, validate
-from suture.server.routes.completer import Completer
+from suture.server.routes.completer import Completer, Pool, model_asked_for
 from suture.server.routes.delivery import error_response, public_error, while_connected
 from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
 from suture.server.routes.llama_cpp import LlamaCppDialect
@@ -55,8 +55,8 @@ class DetokenizeBody(RequestBody):
 class _Question(ABC):
     """ASGI endpoint that answers a body with what the model's tokenizer says."""
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -71,28 +71,23 @@ class _Question(ABC):
     async def _respond(
         self, body: dict[str, Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        answer = encode_json(await self._answer(body))
+        with model_asked_for(self._pool, body).lease() as completer:
+            answer = encode_json(await self._answer(body, completer))
         await Response(answer, media_type="application/json")(scope, receive, send)
 
     @abstractmethod
-    async def _answer(self, body: dict[str, Any]) -> object:
+    async def _answer(self, body: dict[str, Any], completer: Completer) -> object:
         """The body of the response; raises a `SutureError`."""
-
-    def _tokens(self) -> TokenTexts:
-        tokens = self._completer.model.tokens
-        if tokens is None:
-            raise Loading("Loading model", retry_after=2)
-        return tokens
 
 
 class Tokenize(_Question):
     """`POST /tokenize`."""
 
-    async def _answer(self, body: dict[str, Any]) -> object:
+    async def _answer(self, body: dict[str, Any], completer: Completer) -> object:
         asked = validate(TokenizeBody, body)
-        tokens = self._tokens()
+        tokens = _tokens(completer)
         specials: Specials = "parse" if asked.parse_special else "spell"
-        ids = [*await self._completer.tokenize(asked.content, specials)]
+        ids = [*await completer.tokenize(asked.content, specials)]
         if asked.add_special:
             ids = [*tokens.opening_ids, *ids]
         if not asked.with_pieces:
@@ -103,12 +98,19 @@ class Tokenize(_Question):
 class Detokenize(_Question):
     """`POST /detokenize`."""
 
-    async def _answer(self, body: dict[str, Any]) -> object:
+    async def _answer(self, body: dict[str, Any], completer: Completer) -> object:
         asked = validate(DetokenizeBody, body)
-        tokens = self._tokens()
+        tokens = _tokens(completer)
         n_vocab = tokens.vocabulary.n_vocab
         pieces = [tokens.shown(check_token_id(i, n_vocab, "tokens")) for i in asked.tokens]
         return {"content": b"".join(pieces).decode("utf-8", "replace")}
+
+
+def _tokens(completer: Completer) -> TokenTexts:
+    tokens = completer.model.tokens
+    if tokens is None:
+        raise Loading("Loading model", retry_after=2)
+    return tokens
 
 
 def _piece(piece: bytes) -> str | list[int]:

@@ -4,7 +4,7 @@ A `suffix` that is not empty makes it an infill, also with an empty prompt; with
 goes on left to right, as with a model whose template is the prompt alone. A prompt with sentinels
 of its own, which is what `raw` is for, is read back to its hole (`raw_prompts`); beside `raw` the
 `suffix` is ignored, as Ollama does. With neither prompt nor suffix nothing is generated: clients
-ask so for the model to be loaded.
+ask so for the model to be loaded, or with `keep_alive` 0 to be unloaded.
 
 Sampling defaults are Ollama's. Of `options` these are accepted without effect, as they are about
 how a model is loaded, or the text goes on past its context, which it does not here: `num_ctx`,
@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from suture.server.errors import InfillUnsupported, InvalidRequest, RequestError
+from suture.server.models.names import plain_name
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -36,7 +37,7 @@ from suture.server.request import (
 from suture.server.routes.body import validate
 from suture.server.routes.candidates import Completed
 from suture.server.routes.completer import ModelInfo
-from suture.server.routes.delivery import Asked
+from suture.server.routes.delivery import Asked, Wants
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import MAX_INT, Integer, SamplingFields, StopStrings, Text
 from suture.server.routes.grammars import JSON_OBJECT, GrammarFields
@@ -71,14 +72,8 @@ class InsertUnsupported(InfillUnsupported):
 
 def check_model(asked: str, served: str) -> None:
     """Raise `ModelNotFound` unless `asked`, if it says anything, names the model `served`."""
-    if asked and _plain(asked) != _plain(served):
+    if asked and plain_name(asked) != plain_name(served):
         raise ModelNotFound(asked, served)
-
-
-def _plain(name: str) -> str:
-    """What is left of a name without what Ollama adds: `library/a:1b` and `a-1b:latest` are one."""
-    plain = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return plain.removesuffix(":latest").replace(":", "-")
 
 
 def _one_line(text: str) -> str:
@@ -168,6 +163,11 @@ class GenerateBody(ExtensionFields, GrammarFields):
         """Whether there is no text to go on with: a model is loaded, and unloaded, by that."""
         return not self.prompt and (self.raw or not self.suffix)
 
+    @property
+    def only_unloads(self) -> bool:
+        """Whether that is what is asked for: elsewhere a model stays for as long as we say."""
+        return self.only_loads and self.keep_alive is not None and _is_zero(self.keep_alive)
+
     def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
         """The same, in no dialect's words."""
         check_model(self.model, model.name)
@@ -211,10 +211,6 @@ class GenerateBody(ExtensionFields, GrammarFields):
             raise InvalidRequest('"system" cannot be had beside "raw"', "system")
         if self.system and not is_infill:
             raise InvalidRequest('"system" is not supported: there is no chat here', "system")
-        if self.only_loads and self.keep_alive is not None and _is_zero(self.keep_alive):
-            raise InvalidRequest(
-                '"keep_alive" cannot unload the model that is served', "keep_alive"
-            )
 
 
 def _is_zero(duration: str | float) -> bool:
@@ -269,10 +265,9 @@ class GenerateAnswer:
     def _end(self, completed: Completed) -> dict[str, object]:
         result = completed.result
         ids = completed.token_ids if self.body.wants_token_ids else None
-        reason = _DONE_REASONS.get(result.finish, "length")
         return {
             "done": True,
-            "done_reason": "load" if self.body.only_loads else reason,
+            "done_reason": self._done_reason(result.finish),
             "total_duration": time.monotonic_ns() - self.started_ns,
             # The model was loaded before the request came.
             "load_duration": 0,
@@ -282,6 +277,11 @@ class GenerateAnswer:
             "eval_duration": _ns(result.timings.predicted_ms),
             "suture": suture_object(result, completed.text, ids),
         }
+
+    def _done_reason(self, finish: FinishReason) -> str:
+        if self.body.only_unloads:
+            return "unload"
+        return "load" if self.body.only_loads else _DONE_REASONS.get(finish, "length")
 
 
 def _ns(ms: float) -> int:
@@ -310,7 +310,10 @@ class OllamaDialect:
         generate = validate(GenerateBody, body)
         request = generate.to_request(settings, model)
         answer = GenerateAnswer(generate, generate.model or model.name, started_ns)
-        return Asked(request, answer, generate.stream, generate.wants_token_ids)
+        wants: Wants = "text"
+        if generate.only_loads:
+            wants = "unloaded" if generate.only_unloads else "loaded"
+        return Asked(request, answer, generate.stream, generate.wants_token_ids, wants)
 
     def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:
         return {"error": message}

@@ -1,8 +1,8 @@
 """Ollama's dialect: `GET /api/tags`, `/api/ps` and `/api/version`, and `POST /api/show`.
 
-One model is served, under its own name with the tag that Ollama gives what has none. Clients look
-here for whether it can fill in: some for the capability `insert`, others for `.Suffix` in the
-template, which is otherwise of no use here.
+Models have their own names with the tag that Ollama gives what has none. Clients look here for
+whether one can fill in: some for the capability `insert`, others for `.Suffix` in the template,
+which is otherwise of no use here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.errors import InvalidRequest, SutureError
+from suture.server.errors import InvalidRequest
 from suture.server.prompt.families import FAMILIES
 from suture.server.routes.body import read_json, validate
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import LOADED, ModelInfo, Pool, model_asked_for, shown_state
 from suture.server.routes.fields import RequestBody, Text
 from suture.server.routes.ollama import DEFAULTS, check_model
 from suture.server.sse import encode_json
@@ -26,7 +26,7 @@ from suture.server.version import VERSION
 
 # Clients refuse servers older than what they need: this one's `/api/generate` is what is here.
 OLLAMA_VERSION = "0.12.11"
-# Served models stay loaded: what Ollama says of one that is kept for ever is a far day as well.
+# What Ollama says of a model that is kept for ever; here it is kept for as long as it is used.
 _NEVER = "2318-01-01T00:00:00Z"
 _PROMPT, _SUFFIX = "{{ .Prompt }}", "{{ .Suffix }}"
 
@@ -44,54 +44,38 @@ async def api_version(request: Request) -> Response:
 
 
 class Tags:
-    """`GET /api/tags`: the one model that is served."""
+    """`GET /api/tags`: the models that may be served."""
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def get(self, request: Request) -> Response:
-        model = self._completer.model
-        entry = _entry(model) | {
-            "modified_at": _modified_at(model),
-            "capabilities": _capabilities(model),
-        }
-        return _json({"models": [entry]})
+        return _json({"models": [_tag(model.info) for model in self._pool.models]})
 
 
 class RunningModels:
-    """`GET /api/ps`: the model, once it is loaded."""
+    """`GET /api/ps`: the models that are loaded."""
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def get(self, request: Request) -> Response:
-        return _json({"models": [self._entry()] if self._is_loaded() else []})
-
-    def _entry(self) -> dict[str, object]:
-        model = self._completer.model
-        # How much of it is on a GPU nobody has told us.
-        running = {"expires_at": _NEVER, "size_vram": 0, "context_length": model.n_ctx}
-        return _entry(model) | running
-
-    def _is_loaded(self) -> bool:
-        try:
-            return self._completer.state() != "loading"
-        except SutureError:
-            return False
+        loaded = [model for model in self._pool.models if shown_state(model) in LOADED]
+        return _json({"models": [_running(model.info) for model in loaded]})
 
 
 class ShownModel:
-    """`POST /api/show`: what is known of the model."""
+    """`POST /api/show`: what is known of a model."""
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def post(self, request: Request) -> Response:
         body = validate(ShowBody, await read_json(request))
         asked = body.model or body.name
         if not asked:
             raise InvalidRequest('"model" is required', "model")
-        model = self._completer.model
+        model = model_asked_for(self._pool, {"model": asked}).info
         check_model(asked, model.name)
         return _json(
             {
@@ -119,6 +103,17 @@ def _entry(model: ModelInfo) -> dict[str, object]:
         "digest": _digest(model),
         "details": _details(model),
     }
+
+
+def _tag(model: ModelInfo) -> dict[str, object]:
+    more = {"modified_at": _modified_at(model), "capabilities": _capabilities(model)}
+    return _entry(model) | more
+
+
+def _running(model: ModelInfo) -> dict[str, object]:
+    # How much of it is on a GPU nobody has told us.
+    more = {"expires_at": _NEVER, "size_vram": 0, "context_length": model.n_ctx}
+    return _entry(model) | more
 
 
 def _details(model: ModelInfo) -> dict[str, object]:

@@ -28,7 +28,14 @@ from suture.server.request import (
 )
 from suture.server.routes.body import validate
 from suture.server.routes.candidates import Completed
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import (
+    LOADED,
+    ModelInfo,
+    ModelState,
+    Pool,
+    ServedModel,
+    shown_state,
+)
 from suture.server.routes.delivery import Asked
 from suture.server.routes.extension import ExtensionFields, finite, suture_object
 from suture.server.routes.fields import (
@@ -270,15 +277,23 @@ class OpenAIDialect:
 
 
 class Models:
-    """`GET /v1/models`: the one model that is served, and whether it can fill in."""
+    """`GET /v1/models` and `/models`: what may be served, whether it can fill in, and its state.
 
-    def __init__(self, completer: Completer) -> None:
-        self._completer = completer
+    `status` is llama-server's, of its router.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._created = int(time.time())
 
     async def get(self, request: Request) -> Response:
-        model = self._completer.model
-        entry = {
+        data = [self._entry(model) for model in self._pool.models]
+        body = encode_json({"object": "list", "data": data})
+        return Response(body, media_type="application/json")
+
+    def _entry(self, served: ServedModel) -> dict[str, object]:
+        model = served.info
+        return {
             "id": model.name,
             "object": "model",
             "created": self._created,
@@ -290,6 +305,11 @@ class Models:
                 "size": model.size_bytes,
             },
             "fim": {"supported": model.fim, "family": model.family},
+            "status": _status(shown_state(served)),
         }
-        body = encode_json({"object": "list", "data": [entry]})
-        return Response(body, media_type="application/json")
+
+
+def _status(state: ModelState) -> dict[str, object]:
+    if state in LOADED:
+        return {"value": "loaded"}
+    return {"value": "unloaded", "failed": True} if state == "failed" else {"value": state}

@@ -4,8 +4,8 @@ Lines count from 0 and end as editors' do (LF, CR LF, CR); `character` counts co
 Refact's clients put the text in the place of the rest of the cursor's line, which is brackets,
 quotes and blanks then: so the model is not shown that rest, and writes it itself.
 
-`no_cache`, `use_ast`, `use_vecdb`, `rag_tokens_n`, `model` and `client` are ignored, as where
-Refact has no index and one model. Errors have Refact's shape, `{"detail": …}`.
+`no_cache`, `use_ast`, `use_vecdb`, `rag_tokens_n` and `client` are ignored, as where Refact has no
+index. Errors have Refact's shape, `{"detail": …}`.
 """
 
 from __future__ import annotations

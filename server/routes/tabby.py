@@ -23,7 +23,7 @@ from suture.server.errors import InvalidRequest, Loading, Stalled
 from suture.server.request import CompletionChunk, CompletionRequest, ExtraText, SamplingParams
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.candidates import Completed
-from suture.server.routes.completer import Completer, ModelInfo
+from suture.server.routes.completer import ModelInfo, Pool
 from suture.server.routes.delivery import Asked, error_response
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import MAX_INT, Count, RequestBody, SamplingFields, Text
@@ -198,8 +198,8 @@ class Events:
 class TabbyHealth:
     """`GET /v1/health`: what answers here, 503 while it cannot; older clients ask with POST."""
 
-    def __init__(self, completer: Completer, settings: Settings) -> None:
-        self._completer = completer
+    def __init__(self, pool: Pool, settings: Settings) -> None:
+        self._pool = pool
         self._stalled = Stalled(f"the engine has work and no step of it in {settings.stall_s} s")
         self._machine: dict[str, object] = {
             "arch": platform.machine(),
@@ -209,11 +209,11 @@ class TabbyHealth:
         }
 
     async def get(self, request: Request) -> Response:
-        state = self._completer.state()
+        state = self._pool.state()
         if state != "ready":
             error = Loading("Loading model") if state == "loading" else self._stalled
             return error_response(OpenAIDialect(), error)
-        model = self._completer.model
+        model = self._pool.models[0].info
         health = {
             "model": model.name,
             "device": model.device,

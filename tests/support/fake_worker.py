@@ -10,10 +10,12 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from support.fake_completer import MODEL, FakeCompleter, says
+from support.pools import pool_of
 from suture.server.codec import Specials
 from suture.server.counters import Measured
 from suture.server.errors import EngineError, ModelError
 from suture.server.explanation import Explanation
+from suture.server.pool import ModelPool
 from suture.server.request import CompletionChunk, CompletionRequest
 from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
@@ -74,9 +76,9 @@ class ServedFake:
             yield chunk
 
 
-def build(settings: Settings) -> ServedFake:
+def build(settings: Settings) -> ModelPool:
     kind = sys.argv[1] if len(sys.argv) > 1 else ""
-    return ServedFake(kind, FakeCompleter(says("ra", "nge(3)")))
+    return pool_of(ServedFake(kind, FakeCompleter(says("ra", "nge(3)"))), settings)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import httpx2
 import uvicorn
 
 from suture.server.app import create_app
-from suture.server.routes.completer import Completer
+from suture.server.routes.completer import Completer, Pool
 from suture.server.settings import Settings, load_settings
 
 
@@ -22,9 +22,9 @@ def settings(**flags: object) -> Settings:
 
 
 @contextmanager
-def serving(completer: Completer, **flags: object) -> Iterator[str]:
-    """The base URL of a server that answers with `completer` until the block ends."""
-    app = create_app(completer, settings(**flags))
+def serving(served: Pool | Completer, **flags: object) -> Iterator[str]:
+    """The base URL of a server that answers with `served` until the block ends."""
+    app = create_app(served, settings(**flags))
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from support.pools import pool_of
 from support.scripted_completer import VOCABULARY, ScriptedCompleter
 from support.toy import toy_encode
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scripted import speaking_model
+from suture.server.pool import ModelPool
 from suture.server.settings import Settings
 from suture.server.worker import main
 
 
-def build(settings: Settings) -> ScriptedCompleter:
+def build(settings: Settings) -> ModelPool:
     speaks = speaking_model(VOCABULARY, b"def x = (me)")
 
     def model(tokens: Sequence[int]) -> Logits:
@@ -30,7 +32,7 @@ def build(settings: Settings) -> ScriptedCompleter:
             raise ValueError(f"cannot encode {piece!r}")
         return toy_encode(piece)
 
-    return ScriptedCompleter(model, settings, encode)
+    return pool_of(ScriptedCompleter(model, settings, encode), settings)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from suture.healing import Encode
 from suture.server.completion import LoadedModel
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scripted import Model, ScriptedEngine
+from suture.server.engine.thread import EngineThread
 from suture.server.local import LocalCompleter
 from suture.server.prompt.families import detect_family
 from suture.server.settings import Settings
@@ -23,8 +24,15 @@ VOCABULARY = toy_vocabulary()
 class ScriptedCompleter(LocalCompleter):
     """Completes with what `model` says; `encode` is what plans are made with."""
 
-    def __init__(self, model: Model, settings: Settings, encode: Encode = toy_encode) -> None:
-        super().__init__(Path("/models/toy.gguf"), "toy", settings)
+    def __init__(
+        self,
+        model: Model,
+        settings: Settings,
+        encode: Encode = toy_encode,
+        name: str = "toy",
+        thread: EngineThread | None = None,
+    ) -> None:
+        super().__init__(Path(f"/models/{name}.gguf"), name, settings, thread)
         self._model = model
         self._encode = encode
 

@@ -65,6 +65,9 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "encode_batch": "32",
         "encode_wait_ms": "5",
         "stall_s": "30",
+        "also_serve": "n, /o.gguf",
+        "memory_mb": "6000",
+        "idle_minutes": "2.5",
         "server": "http://x",
     }
     assert {*values, "config_dir"} == set(Settings.model_fields)
@@ -78,6 +81,8 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
     assert from_flags == from_file.model_copy(update={"config_dir": from_flags.config_dir})
     assert from_flags.allow_host == ("a", "b")
     assert (from_flags.gpu_layers, from_flags.give_back) == (7, 2)
+    assert from_flags.also_serve == ("n", "/o.gguf")
+    assert (from_flags.memory_mb, from_flags.idle_minutes) == (6000, 2.5)
     assert from_flags.min_confidence == 0.25
 
 

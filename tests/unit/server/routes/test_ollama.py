@@ -143,8 +143,10 @@ def test_with_no_text_at_all_nothing_is_generated(body: Json) -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [0, 0.0, "0", "0s", "0m"])
-def test_unloading_is_refused(keep_alive: object) -> None:
-    assert refused({"prompt": "", "keep_alive": keep_alive}).field == "keep_alive"
+def test_no_text_and_no_time_to_be_kept_unload_a_model(keep_alive: object) -> None:
+    assert ask({"prompt": "", "keep_alive": keep_alive}).wants == "unloaded"
+    assert ask({"prompt": "", "keep_alive": "1s"}).wants == "loaded"
+    assert ask({"keep_alive": keep_alive}).wants == "text"
 
 
 def test_a_raw_prompt_with_the_models_sentinels_is_the_hole_that_it_is_of() -> None:
