@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from suture.server.counters import ShownCounters
-from suture.server.errors import SutureError
+from suture.server.errors import EngineError, SutureError
 from suture.server.one_model import OneModel
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer, Pool
@@ -109,7 +109,12 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Access, settings, dialect_of)],
-        exception_handlers={HTTPException: _http_error, SutureError: _error},
+        exception_handlers={
+            HTTPException: _http_error,
+            SutureError: _error,
+            ClientDisconnect: _nobody,
+            Exception: _unforeseen,
+        },
     )
 
 
@@ -125,3 +130,13 @@ async def _http_error(request: Request, raised: Exception) -> Response:
 
 async def _error(request: Request, raised: Exception) -> Response:
     return error_response(dialect_of(request.url.path), public_error(raised))
+
+
+async def _unforeseen(request: Request, raised: Exception) -> Response:
+    """What Starlette raises once more behind the answer, so that uvicorn logs it."""
+    return error_response(dialect_of(request.url.path), EngineError("internal error"))
+
+
+async def _nobody(request: Request, raised: Exception) -> Response:
+    """The client left while its body was read: the answer goes nowhere."""
+    return Response(status_code=499)

@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 
 from suture.server.errors import (
+    ClientBusy,
     EngineError,
     Excluded,
     InfillUnsupported,
@@ -193,10 +194,10 @@ def _told(status: int, body: bytes, headers: httpx2.Headers) -> SutureError:
     reason = ours.get("reason") if isinstance(ours, dict) else None
     if status == 501:
         return InfillUnsupported(message)
-    if status == 503:
+    if status in (429, 503):
         wait = headers.get("retry-after", "")
         after = int(wait) if wait.isdigit() else 1
-        kinds = {"LOADING": Loading, "BUSY": QueueFull}
+        kinds = {"LOADING": Loading, "BUSY": ClientBusy if status == 429 else QueueFull}
         return kinds.get(str(reason), Unavailable)(message, after)
     if reason == "EXCLUDED":
         return Excluded()

@@ -12,6 +12,7 @@ SutureError
     Loading             the model is still being loaded
     QueueFull           too many requests wait already
     NoRoom              other models are in use, and there is no room for this one beside them
+    ClientBusy          429, too many of this client's do
     Stalled             the engine has work and completes no step
   EngineError           500, the engine failed; other requests go on
 
@@ -46,9 +47,13 @@ class DownloadError(SetupError):
 
 
 class RequestError(SutureError):
-    """The request cannot be served as it is."""
+    """The request cannot be served as it is.
+
+    ``ends_connection``: no more of what the client sends is read.
+    """
 
     status = 400
+    ends_connection = False
 
 
 class InvalidRequest(RequestError):
@@ -100,6 +105,13 @@ class QueueFull(Unavailable):
 class NoRoom(Unavailable):
     """Other models are in use, and there is no room in memory for this one beside them."""
 
+    reason = "BUSY"
+
+
+class ClientBusy(Unavailable):
+    """As many requests of this client run and wait as one may have."""
+
+    status = 429
     reason = "BUSY"
 
 

@@ -16,6 +16,9 @@ from typing import Any
 
 _log = logging.getLogger("suture.server")
 
+# What uvicorn says of it.
+_NO_HTTP = "Invalid HTTP request received."
+
 
 def without_values(error: BaseException) -> str:
     """The error's type and frames, its causes first, without any message."""
@@ -54,7 +57,10 @@ def log_to_stderr() -> None:
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Not so of a task that is cancelled at the end; that it had to be is logged beside it."""
+    """Not so of a task that is cancelled at the end; that it had to be is logged beside it. Nor
+    of what was no HTTP, of which any client could make the log as long as it likes."""
+    if record.msg == _NO_HTTP:
+        return False
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 

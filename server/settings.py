@@ -66,6 +66,9 @@ GiveBack = Annotated[
 GpuLayers = Annotated[
     Literal["auto"] | int, _word_or_int("auto", 0, 10_000, "a number of layers from 0")
 ]
+ClientLimit = Annotated[
+    Literal["auto"] | int, _word_or_int("auto", 0, 10_000, "a number of requests from 0")
+]
 
 
 class Settings(BaseModel):
@@ -102,6 +105,7 @@ class Settings(BaseModel):
     first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
     parallel: Annotated[int, Field(ge=1, le=32)] = 4
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32
+    client_limit: ClientLimit = "auto"
     encode_batch: Annotated[int, Field(ge=1, le=256)] = 1
     encode_wait_ms: Annotated[int, Field(ge=0, le=1000)] = 2
     stall_s: Annotated[int, Field(ge=1, le=86_400)] = 60

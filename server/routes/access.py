@@ -1,10 +1,19 @@
-"""Who may ask: the host that a request names, and its API key.
+"""Who may ask: the host that a request names, the page that it comes from, and its API key.
 
 A page in a browser can make its own name resolve to 127.0.0.1 and so reach a server that only
 listens there. The `Host` header still says that name, so a name must be a loopback name, the one
 that we listen on, or one given with `--allow-host`. An address cannot be made to resolve to
-another, and such a page does not have a key: both are let through. A page need not read our
-answers to keep the engine busy: what the `Origin` header names must be ours as well.
+another, and such a page does not have a key: both are let through.
+
+A page need not read our answers to keep the engine busy: what the `Origin` header names must be
+ours as well, and where there is none (an image, a script) `Sec-Fetch-Site` tells other sites. No
+answer has CORS headers, so that no other page reads one. What `Content-Type` says is not looked at:
+a page may send JSON as `text/plain`, unasked, but not without these two headers; and `curl -d`, as
+llama-server's users know it, calls it a form.
+
+A key comes as `Authorization: Bearer <key>`, as OpenAI's, Mistral's, Ollama's and Tabby's clients
+and llama.vim send it, or as `X-Api-Key`, which llama-server takes and Continue sends beside the
+other. Whichever it is in, who sends it is one caller.
 """
 
 from __future__ import annotations
@@ -12,16 +21,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suture.server.errors import RequestError
+from suture.server.routes.body import BODIES, SharedRoom
 from suture.server.routes.delivery import CALLER, Dialect, error_response
+from suture.server.routes.limits import PLACES, ClientLimits
 from suture.server.settings import Settings, read_api_keys
 
 CHALLENGE = 'Bearer realm="suture"'
+MAX_HEAD_BYTES = 64 * 2**10
 # Probes must see whether we live without holding a key; and a browser has none to open a page
 # with, of which what it shows is asked for with one.
 OPEN_PATHS = frozenset({"/health", "/explain"})
@@ -35,9 +47,15 @@ class Unauthorized(RequestError):
 
 
 class HostRefused(RequestError):
-    """The request names a host that is not ours."""
+    """The request names a host that is not ours, or comes from a page of another."""
 
     status = 403
+
+
+class HeadTooLarge(RequestError):
+    """The headers have more in them than any client needs."""
+
+    status = 431
 
 
 def is_loopback(host: str) -> bool:
@@ -71,8 +89,14 @@ def origin_name(header: str) -> str:
     return host_name(header.partition("://")[2]) if "://" in header else header
 
 
+class TwoLengths(RequestError):
+    """A proxy before us may have read another end of the body, and so another next request."""
+
+    ends_connection = True
+
+
 class Access:
-    """ASGI middleware that answers 403 and 401 in the dialect of the path."""
+    """ASGI middleware that answers 431, 403, 401 and the like in the dialect of the path."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, dialect_of: Callable[[str], Dialect]
@@ -81,32 +105,46 @@ class Access:
         self._dialect_of = dialect_of
         self._hosts = {name.lower() for name in (*settings.allow_host, settings.host)}
         self._restricted = bool(settings.allow_host)
-        self._key_digests = [_digest(key) for key in read_api_keys(settings)]
+        keys = read_api_keys(settings)
+        self._key_digests = [_digest(key) for key in keys]
+        self._bodies = SharedRoom()
+        self._limits = ClientLimits(settings, n_keys=len(keys))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         try:
-            self._check(headers, scope["path"])
+            caller = self._check(scope)
         except RequestError as error:
             refusal = error_response(self._dialect_of(scope["path"]), error)
             if isinstance(error, Unauthorized):
                 refusal.headers["WWW-Authenticate"] = CHALLENGE
             await refusal(scope, receive, send)
             return
-        if self._key_digests:
-            scope[CALLER] = _digest(headers.get("authorization", "")).hex()
+        if caller is not None:
+            scope[CALLER] = caller
+        scope[BODIES] = self._bodies
+        scope[PLACES] = self._limits.places(caller, scope.get("client"))
         await self._app(scope, receive, send)
 
-    def _check(self, headers: Headers, path: str) -> None:
+    def _check(self, scope: Scope) -> str | None:
+        """The name of the caller's key, if there are keys; raises the `RequestError` to answer."""
+        if _head_bytes(scope) > MAX_HEAD_BYTES:
+            raise HeadTooLarge(f"the request's head is larger than {MAX_HEAD_BYTES // 2**10} KiB")
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise TwoLengths("Content-Length and Transfer-Encoding contradict each other")
         if not self._serves(host_name(headers.get("host", ""))):
             raise HostRefused("this host name is not served: start with --allow-host to serve it")
-        if not self._is_our_page(origin_name(headers.get("origin", ""))):
+        if self._is_foreign(headers, scope["method"]):
             raise HostRefused("pages of other sites are not served: see --allow-host")
-        if self._key_digests and path not in OPEN_PATHS and not self._knows(headers):
+        if not self._key_digests:
+            return None
+        caller = self._known(headers)
+        if caller is None and scope["path"] not in OPEN_PATHS:
             raise Unauthorized("the API key is missing or unknown: Authorization: Bearer <key>")
+        return caller
 
     def _serves(self, host: str) -> bool:
         if host in self._hosts or is_loopback(host) or is_address(host):
@@ -114,17 +152,44 @@ class Access:
         # HTTP/1.0 clients send no Host; browsers always do.
         return not host or (bool(self._key_digests) and not self._restricted)
 
-    def _is_our_page(self, host: str) -> bool:
-        # A page may stand on any address, so unlike above an address proves nothing.
-        return not host or host in self._hosts or is_loopback(host) or bool(self._key_digests)
+    def _is_foreign(self, headers: Headers, method: str) -> bool:
+        """Whether a page of another site has its visitor's browser ask."""
+        if self._key_digests:
+            return False  # it has no key
+        if origin := headers.get("origin", ""):
+            # A page may stand on any address, so unlike above an address proves nothing.
+            host = origin_name(origin)
+            return not (host in self._hosts or is_loopback(host))
+        if headers.get("sec-fetch-site") != "cross-site":
+            return False
+        # Who follows a link to one of our pages looks at it; nobody else's page has it in a frame.
+        is_visit = headers.get("sec-fetch-dest") == "document" and method in ("GET", "HEAD")
+        return not is_visit
 
-    def _knows(self, headers: Headers) -> bool:
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        digest = _digest(key.strip())
-        known = False
-        for expected in self._key_digests:  # all of them: no answer depends on which one matched
-            known |= hmac.compare_digest(digest, expected)
-        return known and scheme.lower() == "bearer"
+    def _known(self, headers: Headers) -> str | None:
+        """The name of the first key that is sent and known."""
+        for key in sent_keys(headers):
+            digest = _digest(key)
+            known = False
+            for expected in self._key_digests:  # all: no answer depends on which one matched
+                known |= hmac.compare_digest(digest, expected)
+            if known:
+                return digest.hex()
+        return None
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Bytes of a request's head; the parser bounds only what does not come at once."""
+    lines = sum(len(name) + len(value) for name, value in scope["headers"])
+    return len(scope["path"]) + len(scope["query_string"]) + lines
+
+
+def sent_keys(headers: Headers) -> Iterator[str]:
+    """What may be an API key, in the order in which it is believed."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield key.strip()
+    yield headers.get("x-api-key", "").strip()
 
 
 def _digest(key: str) -> bytes:

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from suture.server.errors import EngineError, Loading, SutureError, Unavailable
+from suture.server.errors import EngineError, Loading, RequestError, SutureError, Unavailable
 from suture.server.logs import without_values
 from suture.server.request import (
     CompletionChunk,
@@ -30,6 +30,7 @@ from suture.server.request import (
 from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
 from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
+from suture.server.routes.limits import places_for
 from suture.server.settings import Settings
 from suture.server.sse import EVENTS, EventStream, Framing, encode_json
 
@@ -113,8 +114,9 @@ class CompletionRoute:
             model = model_asked_for(self._pool, body)
             asked = self._parse(body, model)
             asked = replace(asked, request=scoped(asked.request, scope))
-            delivery = self._deliver(asked, model, stream, scope, receive, send)
-            await while_connected(receive, delivery)
+            with places_for(asked.request, scope):
+                delivery = self._deliver(asked, model, stream, scope, receive, send)
+                await while_connected(receive, delivery)
         except ClientDisconnect:
             return
         except Exception as raised:
@@ -319,6 +321,10 @@ def describe(dialect: Dialect, error: SutureError) -> dict[str, object]:
 
 def error_response(dialect: Dialect, error: SutureError) -> Response:
     """The response for an error before anything was sent."""
-    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, Unavailable) else None
+    headers = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, RequestError) and error.ends_connection:
+        headers["Connection"] = "close"
     body = encode_json(describe(dialect, error))
     return Response(body, error.status, headers, media_type="application/json")

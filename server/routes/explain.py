@@ -41,6 +41,7 @@ from suture.server.routes.delivery import (
     scoped,
     while_connected,
 )
+from suture.server.routes.limits import places_of
 from suture.server.routes.llama_cpp import InfillBody
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
@@ -69,8 +70,8 @@ class Explain:
             body = await read_json(Request(scope, receive))
             model = model_asked_for(self._pool, body)
             request = scoped(explained_request(body, self._settings, model.info), scope)
-            answer = self._answer(request, model, scope, receive, send)
-            await while_connected(receive, answer)
+            with places_of(scope).take():
+                await while_connected(receive, self._answer(request, model, scope, receive, send))
         except ClientDisconnect:
             return
         except Exception as raised:

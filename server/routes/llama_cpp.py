@@ -60,6 +60,7 @@ _ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    429: "unavailable_error",
     501: "not_supported_error",
     503: "unavailable_error",
 }

@@ -21,6 +21,7 @@ from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import Completer, Pool, model_asked_for
 from suture.server.routes.delivery import error_response, public_error, while_connected
 from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
+from suture.server.routes.limits import places_of
 from suture.server.routes.llama_cpp import LlamaCppDialect
 from suture.server.sse import encode_json
 from suture.server.token_texts import TokenTexts
@@ -61,7 +62,8 @@ class _Question(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await read_json(Request(scope, receive))
-            await while_connected(receive, self._respond(body, scope, receive, send))
+            with places_of(scope).take():
+                await while_connected(receive, self._respond(body, scope, receive, send))
         except ClientDisconnect:
             return
         except Exception as raised:

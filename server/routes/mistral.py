@@ -46,6 +46,7 @@ _ERROR_TYPES = {
     401: "unauthorized",
     403: "forbidden",
     404: "not_found",
+    429: "rate_limited",
     501: "not_supported",
     503: "service_unavailable",
 }

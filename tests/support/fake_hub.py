@@ -14,7 +14,8 @@ class FakeHub:
 
     `cut_after` ends the first transfers after that many bytes each, `stall_after` does the same
     and leaves the connection open, `knows_ranges` False answers a range with the whole file,
-    `silent` never answers, `linked` False tells no sha256.
+    `silent` never answers, `linked` False tells no sha256. With `sends_on` each GET is redirected
+    there, `padding` follows each file. `tokens` are the Authorization headers of its GETs.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
@@ -25,6 +26,9 @@ class FakeHub:
         self.knows_ranges = True
         self.silent = False
         self.linked = True
+        self.sends_on: str | None = None
+        self.padding = b""
+        self.tokens: list[str | None] = []
         self.closing = threading.Event()
         self.url = ""
 
@@ -40,6 +44,13 @@ def serve_hub(files: dict[str, bytes]) -> Iterator[FakeHub]:
                 self._send_head(200, body, len(body))
 
         def do_GET(self) -> None:
+            hub.tokens.append(self.headers.get("Authorization"))
+            if hub.sends_on is not None:
+                self.send_response(302)
+                self.send_header("Location", hub.sends_on)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             if (body := self._file()) is None:
                 return
             wanted = self.headers.get("Range")
@@ -47,6 +58,7 @@ def serve_hub(files: dict[str, bytes]) -> Iterator[FakeHub]:
             start = 0
             if wanted is not None and hub.knows_ranges:
                 start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            body += hub.padding
             self._send_head(206 if start else 200, body, len(body) - start)
             if hub.stall_after:
                 self.wfile.write(body[start : start + hub.stall_after.pop(0)])

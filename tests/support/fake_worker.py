@@ -7,10 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from support.explaining import EXPLANATION
 from support.fake_completer import MODEL, FakeCompleter, says
 from support.pools import pool_of
+from support.toy import toy_vocabulary
 from suture.server.codec import Specials
 from suture.server.counters import Measured
 from suture.server.errors import EngineError, ModelError
@@ -19,6 +21,7 @@ from suture.server.pool import ModelPool
 from suture.server.request import CompletionChunk, CompletionRequest
 from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
+from suture.server.token_texts import TokenTexts
 from suture.server.worker import main
 
 
@@ -33,7 +36,7 @@ class ServedFake:
 
     @property
     def model(self) -> ModelInfo:
-        return MODEL
+        return self.fake.model
 
     def start(self) -> None:
         print("started", file=sys.stderr, flush=True)
@@ -78,7 +81,10 @@ class ServedFake:
 
 def build(settings: Settings) -> ModelPool:
     kind = sys.argv[1] if len(sys.argv) > 1 else ""
-    return pool_of(ServedFake(kind, FakeCompleter(says("ra", "nge(3)"))), settings)
+    vocabulary = toy_vocabulary()
+    model = replace(MODEL, tokens=TokenTexts(vocabulary, frozenset(vocabulary.silent_ids)))
+    fake = FakeCompleter(says("ra", "nge(3)"), explanation=EXPLANATION, model=model)
+    return pool_of(ServedFake(kind, fake), settings)
 
 
 if __name__ == "__main__":

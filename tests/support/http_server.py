@@ -12,6 +12,7 @@ import httpx2
 import uvicorn
 
 from suture.server.app import create_app
+from suture.server.connections import http_config
 from suture.server.routes.completer import Completer, Pool
 from suture.server.settings import Settings, load_settings
 
@@ -24,9 +25,8 @@ def settings(**flags: object) -> Settings:
 @contextmanager
 def serving(served: Pool | Completer, **flags: object) -> Iterator[str]:
     """The base URL of a server that answers with `served` until the block ends."""
-    app = create_app(served, settings(**flags))
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    at = settings(**flags)
+    server = uvicorn.Server(http_config(create_app(served, at), at, drain_s=1))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

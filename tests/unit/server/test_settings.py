@@ -62,6 +62,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "first_text_ms": "500",
         "parallel": "2",
         "queue": "5",
+        "client_limit": "8",
         "encode_batch": "32",
         "encode_wait_ms": "5",
         "stall_s": "30",

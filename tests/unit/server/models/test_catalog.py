@@ -103,7 +103,10 @@ def test_ranges_expand_like_counting_by_hand(
     [
         ("tiny MIT 12", "expected name, licence, bytes, sha256 and sources"),
         (f"tiny  MIT  12  {SHA}", "expected name, licence, bytes, sha256 and sources"),
-        (LINE.replace("tiny  ", "../tiny  ", 1), "expected a name of letters"),
+        *(
+            (LINE.replace("tiny  ", f"{name}  ", 1), "expected a name of letters")
+            for name in ("../tiny", "..", ".tiny", "/tiny", "a/b", "a\\b", "-tiny", "~", "a\0b")
+        ),
         (LINE.replace("12", "12MB"), "expected a number of bytes or '-', not '12MB'"),
         (LINE.replace(SHA, "abc"), "expected a sha256 of 64 lowercase hex digits"),
         (LINE.replace(SHA, "-"), "expected a sha256: only a hub tells"),

@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import huggingface_hub
 import huggingface_hub.constants
 import pytest
 
-from support.fake_hub import FakeHub
+from support.fake_hub import FakeHub, serve_hub
 from support.progress import RecordingProgress
 from suture.server.models import hub as hub_module
 from suture.server.models.hub import HubFile
@@ -186,3 +188,86 @@ def test_the_librarys_own_environment_names_the_hub(source: HubFile, hub: FakeHu
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == SHA
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "secret")
+    return "Bearer secret"
+
+
+def test_a_redirect_on_the_hubs_host_is_followed_without_the_token(
+    source: HubFile, hub: FakeHub, token: str, tmp_path: Path
+) -> None:
+    with serve_hub(hub.files) as store:
+        hub.sends_on = f"{store.url}/owner/repo/resolve/main/dir/tiny.gguf"
+        assert fetch(source, tmp_path / "f") == (CONTENT, len(CONTENT))
+        assert store.tokens == [None]
+    assert hub.tokens == [token]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_redirect_off_the_hubs_hosts_is_not_followed(
+    source: HubFile, hub: FakeHub, tmp_path: Path, scheme: str
+) -> None:
+    with serve_hub(hub.files) as stranger:
+        port = stranger.url.rpartition(":")[2]
+        # The same machine by another name, of which the hub knows nothing.
+        hub.sends_on = f"{scheme}://localhost:{port}/owner/repo/resolve/main/dir/tiny.gguf"
+        with pytest.raises(SourceError, match="redirects to localhost"):
+            fetch(source, tmp_path / "f")
+        assert stranger.tokens == []
+    assert (tmp_path / "f").is_dir() and not any(p.stat().st_size for p in tmp_path.rglob("*.inc*"))
+
+
+def test_redirects_without_end_are_given_up(source: HubFile, hub: FakeHub, tmp_path: Path) -> None:
+    hub.sends_on = hub.url
+    with pytest.raises(SourceError, match="more than 5 times"):
+        fetch(source, tmp_path / "f")
+    assert len(hub.tokens) == 5
+
+
+@pytest.mark.parametrize(
+    ("target", "hub", "is_its"),
+    [
+        ("https://huggingface.co/a", "https://huggingface.co/b", True),
+        ("https://cdn-lfs.huggingface.co/a", "https://huggingface.co/b", True),
+        ("https://cas-bridge.xethub.hf.co/a", "https://huggingface.co/b", True),
+        ("https://files.mirror.example/a", "https://mirror.example/b", True),
+        ("https://cdn-lfs.hf.co/a", "https://mirror.example/b", True),
+        ("http://huggingface.co/a", "https://huggingface.co/b", False),
+        ("http://cdn-lfs.hf.co/a", "http://mirror.example/b", False),
+        ("https://evil.example/a", "https://huggingface.co/b", False),
+        ("https://huggingface.co.evil.example/a", "https://huggingface.co/b", False),
+        ("https://evilhf.co/a", "https://huggingface.co/b", False),
+        ("https://huggingface.co@evil.example/a", "https://huggingface.co/b", False),
+        ("file:///etc/passwd", "https://huggingface.co/b", False),
+    ],
+)
+def test_the_hubs_hosts_are_its_own_and_where_it_keeps_files(
+    target: str, hub: str, is_its: bool
+) -> None:
+    assert hub_module._is_hubs(httpx2.URL(target), httpx2.URL(hub)) is is_its
+
+
+def test_no_more_is_written_than_the_hub_announced(
+    source: HubFile, hub: FakeHub, tmp_path: Path
+) -> None:
+    hub.padding = b"x" * 5_000_000
+    with pytest.raises(SourceError, match="more than the 1024000 bytes"):
+        fetch(source, tmp_path / "f")
+    assert all(path.stat().st_size <= len(CONTENT) for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("path", ["../../../evil.gguf", "/evil.gguf", "dir/../../evil.gguf"])
+def test_a_path_in_models_txt_leads_nowhere_but_to_the_hub(
+    hub: FakeHub, tmp_path: Path, path: str
+) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    try:
+        fetch(HubFile.parse(f"hf:owner/repo/{path}", f"owner/repo/{path}"), folder)
+    except (SourceError, ValueError):
+        pass
+    outside = [found for found in tmp_path.rglob("*") if folder not in (found, *found.parents)]
+    assert outside == []
