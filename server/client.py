@@ -119,6 +119,8 @@ class Client:
         if status == 401:
             return Stranger("a server that wants an API key", "AUTH")
         told = _json_object(body)
+        if status == 503 and told.get("suture") == {"reason": "CANCELLED"}:
+            return Stranger("a Suture that is stopping: try again in a moment", "CANCELLED")
         is_ours = isinstance(told.get("suture"), str) and isinstance(told.get("model"), dict)
         return Suture(told) if is_ours else Stranger("something that is not Suture")
 
@@ -135,11 +137,14 @@ class Client:
                     break
             return response.status_code, response.headers, body
 
-    def infill(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def infill(
+        self, body: dict[str, Any], timeout: httpx2.Timeout = COMPLETION_TIMEOUT
+    ) -> Iterator[dict[str, Any]]:
         """The events of a streamed `/infill`; raises the `SutureError` that the server tells."""
+        body = body | {"stream": True}
         try:
             with self._http.stream(
-                "POST", "/infill", json=body | {"stream": True}, headers=self._key
+                "POST", "/infill", json=body, headers=self._key, timeout=timeout
             ) as response:
                 if response.status_code != 200:
                     raise _told(response.status_code, response.read(), response.headers)

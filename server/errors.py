@@ -14,6 +14,7 @@ SutureError
     NoRoom              other models are in use, and there is no room for this one beside them
     ClientBusy          429, too many of this client's do
     Stalled             the engine has work and completes no step
+    Stopping            the server ends what runs and takes up nothing more
   EngineError           500, the engine failed; other requests go on
 
 The mapping to a dialect's error body stands in that dialect's route; the status is here.
@@ -117,6 +118,15 @@ class ClientBusy(Unavailable):
 
 class Stalled(Unavailable):
     """The engine has work, and has completed no step of it within the set time."""
+
+
+class Stopping(Unavailable):
+    """The server is about to end; another one may take its place."""
+
+    reason = "CANCELLED"
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping")
 
 
 class OutputFull(SutureError):

@@ -112,6 +112,7 @@ class Settings(BaseModel):
     also_serve: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     memory_mb: Annotated[int, Field(ge=0, le=10**9)] = 0
     idle_minutes: Annotated[float, Field(ge=0, le=525_600)] = 0.0
+    drain_s: Annotated[int, Field(ge=0, le=3600)] = 5
     server: str | None = None
 
     @field_validator("*", mode="before")
@@ -187,6 +188,32 @@ def debug_requested(environ: Mapping[str, str] = os.environ) -> bool:
 def has_dumb_terminal(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether `TERM` says that the terminal takes no escapes; where there is none, it may."""
     return environ.get("TERM", "xterm").lower() in ("", "dumb", "unknown")
+
+
+def inherited_sockets(environ: Mapping[str, str] = os.environ) -> int:
+    """How many sockets a service manager has opened for this very process (sd_listen_fds)."""
+    ours = environ.get("LISTEN_PID") == str(os.getpid())
+    told = environ.get("LISTEN_FDS", "")
+    return int(told) if ours and told.isdecimal() else 0
+
+
+def notify_socket(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Where a service manager wants to be told how we are doing (sd_notify); None: nowhere."""
+    return environ.get("NOTIFY_SOCKET") or None
+
+
+def proxy_of_loopback(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The variable that sends requests for 127.0.0.1 to a proxy; None: there is none."""
+    exempt = [
+        part.strip()
+        for name in ("no_proxy", "NO_PROXY")
+        for part in environ.get(name, "").split(",")
+    ]
+    if "*" in exempt or "127.0.0.1" in exempt or "127.0.0.0/8" in exempt:
+        return None
+    # Programs do not heed HTTP_PROXY in capitals where a web server may have set it.
+    names = ("http_proxy", "all_proxy", "ALL_PROXY")
+    return next((name for name in names if environ.get(name)), None)
 
 
 def read_api_keys(settings: Settings) -> tuple[str, ...]:

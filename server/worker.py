@@ -1,83 +1,160 @@
 """The process that holds the model: serves HTTP on a socket that its parent listens on.
 
-The parent writes one line of JSON to standard input, the socket's descriptor and the settings,
-and keeps it open: its end is the parent's death, and ours. Status 2: the model or the settings
-cannot be served, starting again would not help. 3: the engine failed.
+The parent writes one line of JSON to standard input, an `Order`, and keeps it open: its end is the
+parent's death, and ours. Status 2: the model or the settings cannot be served, starting again would
+not help. 3: the engine failed.
+
+SIGTERM and SIGINT: what runs goes on for `drain_s`, then ends with its text so far; what is new is
+refused (`routes/drain.py`). SIGHUP is the same where another worker has taken our place on the
+socket: that one takes up what is new.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import gc
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import BinaryIO
 
 import uvicorn
+from pydantic import BaseModel
 
-from suture.server.app import create_app
+from suture.server.app import create_app, dialect_of
 from suture.server.commands import exits
 from suture.server.connections import http_config, raise_descriptor_limit
 from suture.server.errors import SetupError, SutureError
 from suture.server.logs import log_loop_error, log_to_stderr
+from suture.server.news import News, Reporter, read_news
 from suture.server.routes.completer import ServedPool
+from suture.server.routes.drain import Drain
 from suture.server.settings import Settings
 
 POLL_LOADING_S = 0.02
 POLL_READY_S = 0.5
-# How long open requests may go on after a request to stop.
-DRAIN_S = 4
-# How long they then have to say so.
+POLL_LEAVING_S = 0.1
+TELL_LOADING_S = 1.0
+# How long requests have to say so that were ended for lack of time.
 FAREWELL_S = 3
-LAST_RESORT_S = 10.0
+# How long a worker then has to free its model, before it is killed.
+FREEING_S = 3
 # -P: what stands in the working directory, an untrusted checkout perhaps, is not imported.
 COMMAND = (sys.executable, "-P", "-m", "suture.server.worker")
 
 
+class Order(BaseModel):
+    """What a worker is to do: serve `settings` on the socket `fd`, and tell of it on `news_fd`.
+
+    `follows`: another worker serves there, so take up nothing before the model is loaded.
+    `watched`: somebody looks on, so tell the numbers whenever they change.
+    """
+
+    fd: int
+    news_fd: int
+    settings: Settings
+    follows: bool = False
+    watched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker as its parent has it (`supervisor.Worker`).
+
+    `output` is what it prints where that is for the parent to show, and to close; None elsewhere.
+    """
+
+    process: subprocess.Popen[bytes]
+    pipe: BinaryIO
+    grace_s: float
+    output: BinaryIO | None = None
+
+    @property
+    def news(self) -> Iterator[News]:
+        """What it tells of itself; ends when it does."""
+        return read_news(self.pipe)
+
+    def stop(self) -> None:
+        """Have it end: what runs goes on for a while, what is new is refused."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def leave(self) -> None:
+        """Have it end; another one serves what is new."""
+        self.process.send_signal(signal.SIGHUP)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended; below 0 the signal that it died of."""
+        status = self.process.wait()
+        self.pipe.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        return status
+
+
 def start_worker(
-    listener: socket.socket, settings: Settings, command: Sequence[str] = COMMAND
-) -> subprocess.Popen[bytes]:
-    """Start a worker on `listener`. It is out of the terminal's reach: its parent stops it."""
+    listener: socket.socket,
+    settings: Settings,
+    command: Sequence[str] = COMMAND,
+    follows: bool = False,
+    watched: bool = False,
+) -> Worker:
+    """Start a worker on `listener`. It is out of the terminal's reach: its parent stops it.
+
+    What a watched one prints is for the parent to show.
+    """
     fd = listener.fileno()
-    worker = subprocess.Popen(
-        command, stdin=subprocess.PIPE, pass_fds=(fd,), start_new_session=True, bufsize=0
+    news, news_fd = os.pipe()
+    output, output_fd = os.pipe() if watched else (None, None)
+    order = Order(fd=fd, news_fd=news_fd, settings=settings, follows=follows, watched=watched)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output_fd,
+        stderr=output_fd,
+        pass_fds=(fd, news_fd),
+        start_new_session=True,
+        bufsize=0,
     )
-    order = {"fd": fd, "settings": settings.model_dump(mode="json")}
-    assert worker.stdin is not None
-    try:
-        worker.stdin.write(json.dumps(order).encode() + b"\n")
-    except BrokenPipeError:
-        pass  # it died at once; waiting for it tells of what
-    return worker
+    for ours in (news_fd, output_fd):
+        if ours is not None:
+            os.close(ours)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once; waiting for it tells of what
+        process.stdin.write(order.model_dump_json().encode() + b"\n")
+    printed = None if output is None else open(output, "rb")
+    return Worker(process, open(news, "rb"), grace_s(settings), printed)
 
 
 def main(build: Callable[[Settings], ServedPool]) -> int:
     """Serve what `build` makes until told to stop; returns the exit status."""
     faulthandler.enable()
     log_to_stderr()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn drains, then raises the signal once more, which must not keep us from closing.
-        signal.signal(number, lambda *_: None)
-    order = json.loads(sys.stdin.buffer.readline() or b"null")
-    if order is None:
+    line = sys.stdin.buffer.readline()
+    if not line:
         return exits.OK
-    settings = Settings.model_validate(order["settings"])
+    order = Order.model_validate_json(line)
     raise_descriptor_limit()
     try:
-        pool = build(settings)
-        with socket.socket(fileno=order["fd"]) as listener:
-            worker = _Worker(pool, settings, listener)
+        pool = build(order.settings)
+        with socket.socket(fileno=order.fd) as listener:
+            serving = _Serving(pool, order, listener)
             pool.start()
             # What is imported stays: no collection need look at it, and hold everybody up.
             gc.freeze()
             try:
-                asyncio.run(worker.run())
+                asyncio.run(serving.run())
             finally:
                 pool.close()
     except SutureError as error:
@@ -86,21 +163,44 @@ def main(build: Callable[[Settings], ServedPool]) -> int:
     return exits.OK
 
 
-class _Worker:
-    def __init__(self, pool: ServedPool, settings: Settings, listener: socket.socket) -> None:
+class _Server(uvicorn.Server):
+    """uvicorn's, told to end by us and not by signals: it would close what is still answered."""
+
+    def __init__(self, config: uvicorn.Config, on_signal: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_signal = on_signal
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._on_signal()
+
+    def close_listeners(self) -> None:
+        """Leave new connections to who else listens on the socket."""
+        for server in getattr(self, "servers", ()):  # none before it has started
+            server.close()
+
+
+class _Serving:
+    def __init__(self, pool: ServedPool, order: Order, listener: socket.socket) -> None:
+        settings = order.settings
         self._pool = pool
-        self._settings = settings
+        self._order = order
         self._listener = listener
         # Read now: uvicorn closes the listener as soon as it is told to stop.
         self._url = settings.url_at(*listener.getsockname()[:2])
-        config = http_config(create_app(pool, settings), settings, DRAIN_S + FAREWELL_S)
-        self._server = uvicorn.Server(config)
+        self._reporter = Reporter(order.news_fd, pool, self._url)
+        self._drain = Drain(create_app(pool, settings), dialect_of)
+        self._leaves = False
+        self._ending = asyncio.Event()
+        self._server = _Server(http_config(self._drain, settings, FAREWELL_S), self._on_stop)
 
     async def run(self) -> None:
         """Serve until stopped; raises the `SutureError` that the pool ended with."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(log_loop_error)
         loop.add_reader(sys.stdin.fileno(), self._on_stdin)
+        loop.add_signal_handler(signal.SIGHUP, self._on_leave)
+        if self._order.follows:
+            await self._load()
         watching = asyncio.create_task(self._watch())
         try:
             await self._server.serve(sockets=[self._listener])
@@ -111,35 +211,86 @@ class _Worker:
             raise failure
 
     async def _watch(self) -> None:
-        """Say when requests are served; stop the server when its engine has failed."""
+        """Say when requests are served; stop the server when told to, or its engine failed."""
         try:
-            while not (self._server.started and self._pool.state() == "ready"):
+            await self._load()
+            while not (self._server.started or self._ending.is_set()):
                 await asyncio.sleep(POLL_LOADING_S)
-            self._announce()
-            while not self._server.should_exit:
+            if not self._ending.is_set():
+                self._announce()
+            while not self._ending.is_set():
                 self._pool.state()
                 self._pool.tend()
-                await asyncio.sleep(POLL_READY_S)
-            await asyncio.sleep(DRAIN_S)
-            # What still runs ends with the text so far, in its own dialect.
-            self._pool.cancel_all()
-        except SutureError:
+                if self._order.watched:
+                    self._reporter.tell_ready()
+                await self._pause(POLL_READY_S)
+            await self._end()
+        finally:
             self._server.should_exit = True
-            raise
+
+    async def _load(self) -> None:
+        """Return when the model is loaded, or we are told to end."""
+        began = time.monotonic()
+        told = -TELL_LOADING_S
+        while not self._ending.is_set() and self._pool.state() == "loading":
+            elapsed = time.monotonic() - began
+            if self._order.watched and elapsed - told >= TELL_LOADING_S:
+                told = elapsed
+                self._reporter.tell_loading(elapsed)
+            await self._pause(POLL_LOADING_S)
 
     def _announce(self) -> None:
         print(f"listening on {self._url}", flush=True)
+        self._reporter.tell_ready()
+
+    async def _end(self) -> None:
+        """Let what runs end; what does not in time ends with its text so far, in its dialect."""
+        if self._leaves:
+            self._server.close_listeners()
+            self._drain.close_connections()
+        else:
+            self._drain.refuse()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ended(), self._order.settings.drain_s)
+        give_up_at = time.monotonic() + FAREWELL_S
+        while self._drain.n_running and time.monotonic() < give_up_at:
+            # Again and again: what was being planned is submitted in between.
+            self._pool.cancel_all()
+            await asyncio.sleep(POLL_LOADING_S)
+
+    async def _ended(self) -> None:
+        await self._drain.idle()
+        while self._leaves and self._server.server_state.connections:
+            # Clients that keep a connection open get time to be told of its end.
+            await asyncio.sleep(POLL_LEAVING_S)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), seconds)
+
+    def _on_stop(self) -> None:
+        # In a signal handler, which runs between any two steps of the loop.
+        asyncio.get_running_loop().call_soon_threadsafe(self._ending.set)
+
+    def _on_leave(self) -> None:
+        self._leaves = True
+        self._ending.set()
 
     def _on_stdin(self) -> None:
         if os.read(sys.stdin.fileno(), 4096):
             return
         loop = asyncio.get_running_loop()
         loop.remove_reader(sys.stdin.fileno())
-        self._server.should_exit = True
+        self._ending.set()
         # Nobody is left to kill us if draining or freeing the model hangs.
-        last_resort = threading.Timer(LAST_RESORT_S, os._exit, (exits.FAILURE,))
+        last_resort = threading.Timer(grace_s(self._order.settings), os._exit, (exits.FAILURE,))
         last_resort.daemon = True
         last_resort.start()
+
+
+def grace_s(settings: Settings) -> float:
+    """How long a worker may take to end."""
+    return settings.drain_s + FAREWELL_S + FREEING_S
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ _HELP = {
     "also_serve": ("NAME|PATH", "another model, loaded when asked for (may be given again)"),
     "memory_mb": ("MB", "what loaded models may take together (default 0: no limit)"),
     "idle_minutes": ("M", "unload a model that nobody asked for so long (default 0: never)"),
+    "drain_s": ("S", "how long what runs may go on when the server is stopped (default 5)"),
     "stall_s": ("S", "unready after so many seconds of work without a step (default 60)"),
 }
 

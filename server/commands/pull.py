@@ -13,6 +13,7 @@ from suture.server.models.catalog import Catalog, find_catalog
 from suture.server.models.download import pull
 from suture.server.models.progress import progress_on
 from suture.server.models.resolve import resolve_model
+from suture.server.models.store import list_models
 from suture.server.settings import Settings
 
 SUMMARY = "fetch a model"
@@ -52,6 +53,17 @@ def with_model_files(settings: Settings) -> Settings:
         for model in settings.also_serve
     ]
     return with_model_file(settings).model_copy(update={"also_serve": tuple(paths)})
+
+
+def require_pulled(settings: Settings) -> None:
+    """Raise `SetupError` where a model to be served is one of models.txt that is not here."""
+    catalog = catalog_of(settings)
+    names = {settings.model or catalog.default.name, *settings.also_serve}
+    for model in list_models(catalog, settings.model_store):
+        if model["name"] in names and not model["pulled"]:
+            raise SetupError(
+                f"model {model['name']} is not pulled yet: suture pull {model['name']}"
+            )
 
 
 def require_llama_cpp() -> None:

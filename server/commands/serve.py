@@ -2,6 +2,10 @@
 
 Listening beyond this machine needs an API key file, or the host names that clients will use
 (`--allow-host`), so that nobody serves a network by accident.
+
+A service manager may have opened the socket (`LISTEN_FDS`), and is told how it goes
+(`NOTIFY_SOCKET`). On SIGHUP the settings are read again, and a worker with these takes the place of
+the one that serves.
 """
 
 from __future__ import annotations
@@ -11,18 +15,23 @@ import errno
 import socket
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
-from suture.server.client import Suture
+from suture.server.client import Stranger, Suture
 from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
-from suture.server.commands.pull import require_llama_cpp, with_model_files
+from suture.server.commands.pull import require_llama_cpp, require_pulled, with_model_files
 from suture.server.connections import tls_context
 from suture.server.errors import SetupError, SutureError
 from suture.server.routes.access import is_loopback
-from suture.server.settings import Settings, read_api_keys
-from suture.server.supervisor import Supervisor
-from suture.server.worker import start_worker
+from suture.server.service import Notifying, inherited_listener
+from suture.server.settings import Settings, inherited_sockets, notify_socket, read_api_keys
+from suture.server.supervisor import Display, Plain, Spawn, Supervisor
+from suture.server.terminal import StatusLine, has_terminal, takes_a_status_line
+from suture.server.worker import Worker, start_worker
 
 SUMMARY = "serve completions over HTTP"
 
@@ -61,21 +70,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "encode_batch",
         "encode_wait_ms",
         "stall_s",
+        "drain_s",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
+    inherited = inherited_listener(inherited_sockets())
+    if inherited is not None:
+        host, port = inherited.getsockname()[:2]
+        settings = settings.model_copy(update={"host": host, "port": port})
     check_exposure(settings)
     check_tls(settings)
     for file in open_secrets(settings):
         print(f"suture: {file} can be read or changed by others: chmod 600", file=sys.stderr)
     require_llama_cpp()
-    with bind(settings) as listener:
+    with inherited or bind(settings) as listener:
         # Here and not in the worker, so that a download is not started again with it.
         settings = with_model_files(settings)
         listen(listener, settings)
-        return Supervisor(lambda: start_worker(listener, settings)).run()
+        with _screen() as line:
+            return _supervisor(listener, settings, args, line).run()
+
+
+@contextmanager
+def _screen() -> Iterator[StatusLine | None]:
+    """The status line, where there is a terminal for it."""
+    if not takes_a_status_line():
+        yield None
+        return
+    with closing(StatusLine(sys.stderr)) as line:
+        yield line
+
+
+def _supervisor(
+    listener: socket.socket, settings: Settings, args: argparse.Namespace, line: StatusLine | None
+) -> Supervisor:
+    display: Display = line or Plain()
+    manager = notify_socket()
+    if manager is not None:
+        display = Notifying(display, manager)
+
+    def spawning(settings: Settings) -> Spawn:
+        return partial(_spawn, listener, settings, line)
+
+    def renew() -> Spawn:
+        return spawning(_renewed(settings, args))
+
+    # A terminal sends SIGHUP when it is closed, and that is no wish to go on.
+    return Supervisor(spawning(settings), None if has_terminal() else renew, display)
+
+
+def _spawn(
+    listener: socket.socket, settings: Settings, line: StatusLine | None, follows: bool
+) -> Worker:
+    worker = start_worker(listener, settings, follows=follows, watched=line is not None)
+    if line is not None and worker.output is not None:
+        line.forward(worker.output)
+    return worker
+
+
+def _renewed(before: Settings, args: argparse.Namespace) -> Settings:
+    """The settings as they are now, for the socket that we have."""
+    settings = settings_of(args).model_copy(update={"host": before.host, "port": before.port})
+    check_exposure(settings)
+    check_tls(settings)
+    require_pulled(settings)  # whoever waits for a download hears no signal
+    return with_model_files(settings)
 
 
 def check_exposure(settings: Settings) -> None:
@@ -144,6 +205,8 @@ def _by_whom(settings: Settings) -> str:
             found = client.identify()
     except SutureError:
         return ""
+    if isinstance(found, Stranger) and found.reason == "CANCELLED":
+        return f" by {found.what}"
     if not isinstance(found, Suture):
         return " by another program: choose a --port"
     pid, version = found.status.get("pid"), found.status["suture"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from suture.server.engine.limits import cpu_quota
+
 _CPUS = Path("/sys/devices/system/cpu")
-_CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def best_thread_count() -> int:
@@ -15,7 +16,8 @@ def best_thread_count() -> int:
     if allowed is None:
         return max((os.cpu_count() or 2) // 2, 1)
     cores = {_siblings(cpu) for cpu in allowed}
-    return max(min(len(cores), _quota() or len(cores)), 1)
+    quota = cpu_quota()
+    return max(min(len(cores), len(cores) if quota is None else int(quota)), 1)
 
 
 def _siblings(cpu: int) -> str:
@@ -24,12 +26,3 @@ def _siblings(cpu: int) -> str:
         return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:
         return str(cpu)
-
-
-def _quota() -> int | None:
-    """Whole CPUs that a container may use, or None if it is not limited."""
-    try:
-        quota, period = _CGROUP_QUOTA.read_text().split()
-        return max(int(quota) // int(period), 1)
-    except (OSError, ValueError):  # no cgroup v2, or "max"
-        return None

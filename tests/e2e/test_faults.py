@@ -45,7 +45,7 @@ settings = settings_of(parser.parse_args(sys.argv[2:]))
 with serve.bind(settings) as listener:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     serve.listen(listener, settings)
-    sys.exit(Supervisor(lambda: start_worker(listener, settings)).run())
+    sys.exit(Supervisor(lambda follows: start_worker(listener, settings)).run())
 """
 SMALL_BUFFERS = (sys.executable, "-c", SERVE_WITH_SMALL_BUFFERS)
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import socket
+import subprocess
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from support.fake_completer import FakeCompleter
+from support.http_server import serving
 from support.vocabularies import pulled
 from suture.server import cli
+from suture.server.doctor import running
 from suture.server.engine import libllama
-from suture.server.errors import SetupError
+from suture.server.errors import EngineError, SetupError
+from suture.server.routes.completer import State
 from suture.server.settings import load_settings
+from suture.server.version import VERSION
 
 
 @pytest.fixture
@@ -54,7 +66,7 @@ def test_another_build_is_a_problem_with_its_fix(
     monkeypatch.setattr(libllama, constant, value)
     status, out = doctor(capfd, "--port", port)
     assert status == 2
-    assert told in out and "-> pip install" in out
+    assert told in out and "-m pip install --no-cache-dir llama-cpp-python==" in out
 
 
 def test_a_missing_build_is_a_problem(
@@ -79,7 +91,162 @@ def test_amx_is_noted(
 def test_another_program_on_the_port_is_a_problem(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         status, out = doctor(capfd, "--port", str(listener.getsockname()[1]))
-    assert status == 2 and "choose another --port" in out
+    assert status == 2 and "a server that does not answer" in out and "serve --port " in out
+
+
+def test_a_server_that_runs_is_asked_for_a_token(capfd: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCompleter()
+    with serving(fake) as url:
+        status, out = doctor(capfd, "--port", url.rpartition(":")[2])
+    assert status == 0
+    assert f"ok      {url}: suture {VERSION}, ready, pid {os.getpid()}, model toy" in out
+    assert "a token was asked for, and came after 0." in out
+    assert len(fake.requests) == 1 and fake.requests[0].max_tokens == 1
+
+
+def test_a_server_of_another_version_or_model_is_noted_with_how_to_restart_it(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(running, "VERSION", "9.9")
+    other = tmp_path / "other.gguf"
+    other.touch()
+    with serving(FakeCompleter()) as url:
+        _, out = doctor(capfd, "--port", url.rpartition(":")[2], "--model", str(other))
+    assert f"note    the server that runs is {VERSION}, and this is 9.9" in out
+    assert f"has the model toy, and the settings say {other}" in out
+    assert f"-> kill $(ps -o ppid= -p {os.getpid()}); " in out
+
+
+@pytest.mark.parametrize(
+    ("loading", "kind", "said"),
+    [("loading", "note", "the server that runs is loading"), ("stalled", "note", "is stalled")],
+)
+def test_a_server_that_does_not_serve_yet_is_not_asked(
+    capfd: pytest.CaptureFixture[str], loading: State, kind: str, said: str
+) -> None:
+    fake = FakeCompleter(loading=loading)
+    with serving(fake) as url:
+        _, out = doctor(capfd, "--port", url.rpartition(":")[2])
+    assert f"{kind}    the server that runs" in out and said in out and not fake.requests
+
+
+def test_a_server_that_fails_is_a_problem(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(FakeCompleter([EngineError("decode failed")])) as url:
+        status, out = doctor(capfd, "--port", url.rpartition(":")[2])
+    assert status == 2 and "problem the server that runs answers: decode failed" in out
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_ANSWER_TIMEOUT_S", 0.3)
+    with serving(FakeCompleter(delay_s=3)) as url:
+        status, out = doctor(capfd, "--port", url.rpartition(":")[2])
+    assert status == 2 and "problem the server that runs answers: " in out
+
+
+def test_a_key_that_is_missing_or_another_ones_is_a_problem(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    for path in (right, wrong):
+        path.write_text(path.name)
+        path.chmod(0o600)
+    with serving(FakeCompleter(), api_key_file=right) as url:
+        at = ("--port", url.rpartition(":")[2])
+        assert "a server that wants an API key, and none is set" in doctor(capfd, *at)[1]
+        status, out = doctor(capfd, *at, "--api-key-file", str(wrong))
+        assert status == 2 and f"does not know the first key of {wrong}" in out
+        assert doctor(capfd, *at, "--api-key-file", str(right))[0] == 0
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Has one JSON object, at one path."""
+
+    at: tuple[str, str]
+
+    def do_GET(self) -> None:
+        path, body = self.at
+        self.send_response(200 if self.path == path else 404)
+        self.end_headers()
+        self.wfile.write(body.encode() if self.path == path else b"not found")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("/api/version", '{"version": "0.12.3"}', "Ollama 0.12.3"),
+        ("/props", '{"build_info": "b6900-abc", "total_slots": 4}', "llama-server b6900-abc"),
+        ("/", "hello", "something that is not Suture"),
+    ],
+)
+def test_a_server_that_is_known_is_named_and_a_free_port_found(
+    capfd: pytest.CaptureFixture[str], path: str, body: str, name: str
+) -> None:
+    handler = type("Handler", (Answering,), {"at": (path, body)})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        status, out = doctor(capfd, "--port", str(server.server_port))
+        server.shutdown()
+    assert status == 2
+    assert f"problem http://127.0.0.1:{server.server_port}: {name}\n" in out
+    [free] = re.findall(r"-> .*serve --port (\d+)$", out, re.MULTILINE)
+    assert server.server_port < int(free) < server.server_port + 20
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"), [("prot = 1\n", "-> ${EDITOR:-vi} "), ('port = "x"\n', "-> ${EDITOR:-vi} ")]
+)
+def test_a_settings_file_with_a_mistake_is_a_problem_and_the_rest_is_looked_at(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, line: str, fix: str
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(line)
+    status, out = doctor(capfd, "--config", str(config))
+    assert status == 2 and f"problem {config}: " in out and fix + str(config) in out
+    assert "llama-cpp-python" in out
+
+
+def test_a_variable_with_a_mistake_is_unset_by_the_fix(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUTURE_PROT", "1")
+    status, out = doctor(capfd)
+    assert status == 2
+    assert "problem SUTURE_PROT: unknown setting (did you mean SUTURE_PORT?)" in out
+    assert "-> unset SUTURE_PROT" in out
+
+
+def test_as_json_it_is_a_list_and_every_fix_is_a_line_for_a_shell(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, port: str
+) -> None:
+    keys = tmp_path / "it's keys"
+    keys.write_text("k")
+    keys.chmod(0o644)
+    status, out = doctor(capfd, "--port", port, "--json", "--api-key-file", str(keys))
+    found = json.loads(out)
+    assert status == 2
+    assert all(one.keys() == {"kind", "topic", "text", "fix"} for one in found)
+    assert {"install", "build", "gpu", "threads", "port", "files"} <= {
+        one["topic"] for one in found
+    }
+    for one in found:
+        subprocess.run(["bash", "-n", "-c", one["fix"]], check=True)
+
+
+def test_a_model_that_is_not_here_needs_room(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUTURE_CACHE", str(tmp_path))
+    status, out = doctor(capfd, "--port", port)
+    assert status == 0 and "not pulled yet" in out and "free for a model of 1117.3 MB" in out
+    usage = shutil.disk_usage(tmp_path)._replace(free=10**9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    status, out = doctor(capfd, "--port", port)
+    assert status == 2 and "1000.0 MB free, and the model has 1117.3 MB" in out
 
 
 def test_a_broken_model_file_is_a_problem(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +38,9 @@ at = settings(port=0, **json.loads(sys.argv[1]))
 with serve.bind(at) as listener:
     serve.listen(listener, at)
     command = sys.argv[2:]
-    sys.exit(Supervisor(lambda: start_worker(listener, at, command), pauses_s=(0.1, 0.1)).run())
+    def spawn(follows):
+        return start_worker(listener, at, command, follows=follows)
+    sys.exit(Supervisor(spawn, lambda: spawn, pauses_s=(0.1, 0.1)).run())
 """
 
 
@@ -92,6 +95,90 @@ def test_a_request_in_progress_is_finished_before_the_end() -> None:
         assert process.returncode == 130
 
 
+@contextmanager
+def asking(url: str, prefix: str) -> Iterator[Future[httpx2.Response]]:
+    """A request of its own that runs beside the block."""
+
+    def ask() -> httpx2.Response:
+        with client(url) as http:
+            return complete(http, prefix)
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        time.sleep(1)
+        yield asked
+
+
+def test_q1_q2_q3_what_runs_is_answered_and_what_is_new_refused_in_its_dialect() -> None:
+    with served(drain_s="60") as (process, url), client(url) as http:
+        assert http.get("/health").status_code == 200
+        with asking(url, "longer") as running:
+            process.terminate()
+            # On a connection that was open before.
+            while (refused := http.get("/health")).status_code == 200:
+                time.sleep(0.02)
+            with pytest.raises(SetupError, match="is in use by a Suture that is stopping"):
+                serve.bind(settings(port=url.rpartition(":")[2]))
+            with client(url) as another:
+                told = [
+                    refused,
+                    another.get("/health"),
+                    complete(another, "x"),
+                    another.post("/v1/completions", json={"prompt": "x"}),
+                    another.post("/api/generate", json={"prompt": "x"}),
+                ]
+            assert running.result().json()["content"] == "range(3)"
+        assert {response.status_code for response in told} == {503}
+        assert {response.headers["retry-after"] for response in told} == {"1"}
+        assert {response.headers["connection"] for response in told} == {"close"}
+        assert running.result().headers["connection"] == "close"
+        assert told[2].json()["error"]["type"] == "unavailable_error"
+        assert told[4].json()["error"] == "the server is stopping"
+        assert told[4].json()["suture"] == {"reason": "CANCELLED"}
+        assert process.wait(timeout=20) == 0
+
+
+def test_what_takes_longer_than_the_drain_is_ended_by_the_completer() -> None:
+    with served(drain_s="0") as (process, url), asking(url, "endless") as running:
+        process.terminate()
+        assert running.result().json()["content"] == "range(3)"
+        assert process.wait(timeout=20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines() == ["started", "cancelled", "closed"]
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    with served(drain_s="600") as (process, url), asking(url, "endless") as running:
+        process.terminate()
+        time.sleep(0.3)
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+        with pytest.raises(httpx2.RemoteProtocolError):
+            running.result()
+
+
+def test_on_sighup_another_worker_takes_over_and_no_request_is_lost() -> None:
+    with served("slow") as (process, url), client(url) as http:
+        pids = {http.get("/v1/status").json()["pid"]}
+        with asking(url, "long") as running:
+            process.send_signal(signal.SIGHUP)
+            ends = time.monotonic() + 20
+            while len(pids) < 2 and time.monotonic() < ends:
+                # Each on a new connection, and all of them on one that is kept.
+                with client(url) as another:
+                    assert complete(another, "x").json()["content"] == "range(3)"
+                assert http.get("/health").status_code == 200
+                pids.add(http.get("/v1/status").json()["pid"])
+            assert running.result().json()["content"] == "range(3)"
+        assert len(pids) == 2
+        with client(url) as another:
+            assert another.get("/v1/status").json()["pid"] in pids
+        process.terminate()
+        out, errors = process.communicate(timeout=20)
+        assert process.returncode == 0 and out.count("listening on ") == 1
+        assert errors.splitlines().count("closed") == 2 and "cancelled" not in errors
+
+
 def test_after_a_crash_the_next_request_is_served_by_a_new_worker() -> None:
     with served() as (process, url), client(url) as http:
         first = http.get("/v1/status").json()["pid"]
@@ -135,9 +222,8 @@ def test_a_worker_that_dies_at_once_is_no_error_to_start() -> None:
     at = settings(port=0)
     with serve.bind(at) as listener:
         worker = start_worker(listener, at, ("true",))
+        assert list(worker.news) == []
         assert worker.wait() == 0
-        assert worker.stdin is not None
-        worker.stdin.close()
 
 
 def test_a_port_in_use_is_named_with_who_holds_it() -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from support.explaining import EXPLANATION
 from support.fake_completer import MODEL, FakeCompleter, says
@@ -28,11 +28,13 @@ from suture.server.worker import main
 @dataclass
 class ServedFake:
     """`slow` is loading for a while, `broken` cannot load, `dead` fails after it has loaded;
-    a request whose prefix is `crash` ends the process."""
+    a request whose prefix is `crash` ends the process, one whose is `endless` ends by being
+    cancelled."""
 
     kind: str
     fake: FakeCompleter
     polls: int = 0
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def model(self) -> ModelInfo:
@@ -42,7 +44,9 @@ class ServedFake:
         print("started", file=sys.stderr, flush=True)
 
     def cancel_all(self) -> None:
-        print("cancelled", file=sys.stderr, flush=True)
+        if not self.cancelled.is_set():
+            print("cancelled", file=sys.stderr, flush=True)
+        self.cancelled.set()
 
     def close(self) -> None:
         print("closed", file=sys.stderr, flush=True)
@@ -75,6 +79,10 @@ class ServedFake:
             os.kill(os.getpid(), signal.SIGABRT)
         if request.prefix == "long":
             await asyncio.sleep(0.5)
+        if request.prefix == "longer":
+            await asyncio.sleep(5)
+        if request.prefix == "endless":
+            await self.cancelled.wait()
         async for chunk in self.fake.complete(request):
             yield chunk
 

@@ -69,6 +69,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "also_serve": "n, /o.gguf",
         "memory_mb": "6000",
         "idle_minutes": "2.5",
+        "drain_s": "9",
         "server": "http://x",
     }
     assert {*values, "config_dir"} == set(Settings.model_fields)

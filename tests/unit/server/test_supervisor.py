@@ -7,23 +7,56 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from suture.server.supervisor import Supervisor
+from suture.server.errors import SetupError
+from suture.server.news import News
+from suture.server.supervisor import Spawn, Supervisor, Worker
 
 Process = subprocess.Popen[bytes]
 
 
-def running(code: str, started: list[Process], *fds: int) -> Callable[[], Process]:
+@dataclass(frozen=True)
+class Child:
+    """A process as a worker; each line that it prints tells that it is ready."""
+
+    process: Process
+    grace_s: float = 60.0
+
+    @property
+    def news(self) -> Iterator[News]:
+        assert self.process.stdout is not None
+        for _ in self.process.stdout:
+            yield News("ready", "toy", "cpu", "http://127.0.0.1:1")
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def leave(self) -> None:
+        self.process.send_signal(signal.SIGHUP)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def wait(self) -> int:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait()
+
+
+def running(code: str, started: list[Process], *fds: int, grace_s: float = 60.0) -> Spawn:
     """Starts `python -c code` each time, and notes it."""
 
-    def spawn() -> Process:
-        process = subprocess.Popen([sys.executable, "-c", code], pass_fds=fds)
+    def spawn(follows: bool) -> Child:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, pass_fds=fds
+        )
         started.append(process)
-        return process
+        return Child(process, grace_s)
 
     return spawn
 
@@ -45,8 +78,8 @@ def test_s1_deaths_far_apart_do_not_add_up() -> None:
     started: list[Process] = []
     marks = ["import sys; sys.exit(7)"] * 4 + ["import sys; sys.exit(0)"]
 
-    def spawn() -> Process:
-        return running(marks[len(started)], started)()
+    def spawn(follows: bool) -> Worker:
+        return running(marks[len(started)], started)(follows)
 
     assert Supervisor(spawn, pauses_s=(0.0,), soon_s=0.0).run() == 0
     assert len(started) == 5
@@ -104,7 +137,7 @@ def test_s3_a_worker_that_does_not_end_is_killed(
     code = WORKER.format(mark=str(mark), handler="signal.SIG_IGN")
     stop_when_ready(mark, signal.SIGTERM, times)
     started: list[Process] = []
-    assert Supervisor(running(code, started), grace_s=grace_s).run() == 0
+    assert Supervisor(running(code, started, grace_s=grace_s)).run() == 0
     assert started[0].returncode == -signal.SIGKILL
 
 
@@ -140,3 +173,94 @@ def test_a_client_that_connects_between_two_workers_is_served_by_the_next(tmp_pa
         assert supervisor.run() == 0
         client.join()
     assert answers == [b"served"]
+
+
+SERVES = """
+import os, signal, time
+from pathlib import Path
+def leave(*_):
+    Path({mark!r} + ".left").touch()
+    os._exit(0)
+signal.signal(signal.SIGHUP, leave)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+print(flush=True)
+Path({mark!r}).touch()
+while True:
+    time.sleep(0.05)
+"""
+
+
+def hang_up_when(mark: Path, then: Path) -> None:
+    """SIGHUP once `mark` is there, SIGTERM once `then` is."""
+    stop_when_ready(mark, signal.SIGHUP)
+    stop_when_ready(then, signal.SIGTERM)
+
+
+def test_s4_on_sighup_the_one_who_serves_leaves_once_another_one_serves(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    hang_up_when(first, tmp_path / "first.left")
+    started: list[Process] = []
+    followed: list[bool] = []
+
+    def renew() -> Spawn:
+        assert not (tmp_path / "first.left").exists()
+
+        def spawn(follows: bool) -> Worker:
+            followed.append(follows)
+            return running(SERVES.format(mark=str(second)), started)(follows)
+
+        return spawn
+
+    supervisor = Supervisor(running(SERVES.format(mark=str(first)), started), renew)
+    assert supervisor.run() == 0
+    assert [process.wait() for process in started] == [0, 0]
+    assert followed == [True]
+    assert second.exists() and not (tmp_path / "second.left").exists()
+
+
+@pytest.mark.parametrize("end", ["os._exit(2)", "os.abort()"])
+def test_s4_where_the_other_one_does_not_come_up_the_first_goes_on(
+    tmp_path: Path, end: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, tried = tmp_path / "first", tmp_path / "tried"
+    hang_up_when(first, tried)
+    started: list[Process] = []
+    code = f"import os, pathlib; pathlib.Path({str(tried)!r}).touch(); {end}"
+    spawn = running(SERVES.format(mark=str(first)), started)
+    assert Supervisor(spawn, lambda: running(code, started)).run() == 0
+    assert started[0].returncode == 0 and not (tmp_path / "first.left").exists()
+    assert len(started) == 2
+
+
+def test_s4_settings_that_are_wrong_change_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, asked = tmp_path / "first", tmp_path / "asked"
+    hang_up_when(first, asked)
+    started: list[Process] = []
+
+    def renew() -> Spawn:
+        asked.touch()
+        raise SetupError("config.toml: unknown key")
+
+    assert Supervisor(running(SERVES.format(mark=str(first)), started), renew).run() == 0
+    said = "suture: config.toml: unknown key: the worker goes on as it was\n"
+    assert capfd.readouterr().err == said
+    assert len(started) == 1
+
+
+def test_s4_whoever_dies_later_is_started_again_with_the_new_settings(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    stop_when_ready(first, signal.SIGHUP)
+    stop_when_ready(again, signal.SIGTERM)
+    started: list[Process] = []
+
+    def renew() -> Spawn:
+        # The second one dies as soon as it serves, the third one does not.
+        dies = "import os; print(flush=True); os.abort()"
+        lives = SERVES.format(mark=str(again))
+        return lambda follows: running(dies if follows else lives, started)(follows)
+
+    spawn = running(SERVES.format(mark=str(first)), started)
+    assert Supervisor(spawn, renew, pauses_s=(0.0,)).run() == 0
+    assert len(started) == 3

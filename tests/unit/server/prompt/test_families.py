@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.toy_tokenizer import QWEN_CONTROLS, ToyTokenizer
 from support.vocab import write_gguf
 from suture.healing.vocabulary import TokenKind, Vocabulary
-from suture.server.commands.doctor import describe_vocabulary
+from suture.server.doctor.model import describe_vocabulary
 from suture.server.errors import InfillUnsupported, InvalidRequest, ModelError
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import (

@@ -1,0 +1,1 @@
+"""What `suture doctor` looks at, one module a subject; each gives findings."""
