@@ -9,7 +9,11 @@ STAMP := $(VENV)/.installed
 # CUDA=1 builds llama.cpp for NVIDIA GPUs, PORTABLE=1 for any CPU of this kind.
 export CUDA PORTABLE
 
-.PHONY: setup demo serve test check fix bench .bench clean
+# Programs of others that tests drive: those that `make clients` installed, unless told otherwise.
+CLIENTS := $(VENV)/clients
+export TABBY_AGENT_DIR ?= $(wildcard $(CLIENTS)/node_modules/tabby-agent)
+
+.PHONY: setup demo serve clients test check fix bench .bench clean
 
 setup: $(STAMP)
 	@$(BIN)/python .dev/llama_wheel.py
@@ -27,6 +31,13 @@ demo: setup
 
 serve: setup
 	@$(BIN)/suture serve
+
+# Needs npm, 22 MB and some seconds. Without it the tests of this client are skipped.
+clients: $(CLIENTS)/node_modules/tabby-agent
+
+$(CLIENTS)/node_modules/tabby-agent:
+	@npm install --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --no-save --loglevel=error \
+		tabby-agent@1.5.0
 
 test: setup
 	@$(BIN)/python -m pytest

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from suture.server.counters import ShownCounters
 from suture.server.errors import EngineError, SutureError
 from suture.server.one_model import OneModel
+from suture.server.routes.absent import absence
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer, Pool
 from suture.server.routes.deepseek import DeepSeekDialect
@@ -20,13 +21,14 @@ from suture.server.routes.explain import Explain, ExplainPage
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
 from suture.server.routes.llama_cpp_completion import LlamaCppCompletionDialect
 from suture.server.routes.llama_cpp_models import ModelLoading
-from suture.server.routes.llama_cpp_props import Props
+from suture.server.routes.llama_cpp_props import Props, lora_adapters
 from suture.server.routes.llama_cpp_tokens import Detokenize, Tokenize
 from suture.server.routes.mistral import MistralDialect
 from suture.server.routes.ollama import OllamaDialect
 from suture.server.routes.ollama_models import RunningModels, ShownModel, Tags, api_version
 from suture.server.routes.openai import Models, OpenAIDialect
 from suture.server.routes.refact import RefactDialect
+from suture.server.routes.refact_caps import Caps, ping
 from suture.server.routes.status import MetricsPage, Status
 from suture.server.routes.tabby import Events, ServerSetting, TabbyDialect, TabbyHealth
 from suture.server.settings import Settings
@@ -41,7 +43,7 @@ def dialect_of(path: str) -> Dialect:
         return OllamaDialect()
     if path.startswith("/v1/fim/"):
         return MistralDialect()
-    if path == "/v1/code-completion":
+    if path in ("/v1/code-completion", "/v1/ping", "/v1/caps"):
         return RefactDialect()
     return OpenAIDialect() if path.startswith(("/v1/", "/v1beta/", "/beta/")) else LlamaCppDialect()
 
@@ -63,6 +65,7 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
         Route("/tokenize", Tokenize(pool), methods=["POST"]),
         Route("/detokenize", Detokenize(pool), methods=["POST"]),
         Route("/props", Props(pool).get),
+        Route("/lora-adapters", lora_adapters),
         Route(
             "/v1/completions",
             CompletionRoute(TabbyDialect(), pool, settings),
@@ -76,6 +79,8 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
             CompletionRoute(RefactDialect(), pool, settings),
             methods=["POST"],
         ),
+        Route("/v1/ping", ping),
+        Route("/v1/caps", Caps(pool).get),
         Route(
             "/api/generate",
             CompletionRoute(OllamaDialect(), pool, settings, LINES),
@@ -121,7 +126,8 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
 async def _http_error(request: Request, raised: Exception) -> Response:
     """No such route, or a wrong method."""
     assert isinstance(raised, HTTPException)
-    message = _MESSAGES.get(raised.status_code, raised.detail)
+    absent = absence(request.url.path) if raised.status_code == 404 else None
+    message = absent or _MESSAGES.get(raised.status_code, raised.detail)
     error = dialect_of(request.url.path).error_body(raised.status_code, message, None)
     return Response(
         encode_json(error), raised.status_code, raised.headers, media_type="application/json"

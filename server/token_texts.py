@@ -6,8 +6,9 @@ ids that say no text, and bytes that are no whole text, are refused and never dr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from suture.healing import Vocabulary
 from suture.server.codec import Codec
@@ -43,15 +44,18 @@ class TokenTexts:
             return self.vocabulary.text_of(token_id).encode()
         return self.vocabulary.bytes_of(token_id)
 
-    def prompt_text(self, parts: Sequence[int | str]) -> str:
+    def prompt_text(
+        self, parts: Sequence[int | str], marks: Mapping[int | str, bytes] = MappingProxyType({})
+    ) -> str:
         """The text of token ids and texts in a row; raises `NoText`.
 
-        The ids that every prompt begins with may stand there or not.
+        The ids that every prompt begins with may stand there or not. Those of `marks` are written
+        so, whatever they are.
         """
         opening = self.opening_ids
         n_opening = len(opening) if tuple(parts[: len(opening)]) == opening else 0
         shown = parts[n_opening:]
-        joined = b"".join(self._pieces(shown, n_opening))
+        joined = b"".join(self._pieces(shown, n_opening, marks))
         if self.has_dummy_space and shown and not isinstance(shown[0], str):
             joined = joined.removeprefix(b" ")
         try:
@@ -61,10 +65,14 @@ class TokenTexts:
                 raise NoText("must be whole text: it ends inside a character") from None
             raise NoText("must be text: its tokens' bytes are not UTF-8") from None
 
-    def _pieces(self, parts: Sequence[int | str], first: int) -> Iterator[bytes]:
+    def _pieces(
+        self, parts: Sequence[int | str], first: int, marks: Mapping[int | str, bytes]
+    ) -> Iterator[bytes]:
         for index, part in enumerate(parts, first):
             if isinstance(part, str):
                 yield part.encode()
+            elif part in marks:
+                yield marks[part]
             elif not self.is_lossless:
                 raise NoText("must be text: this model's tokens do not tell theirs")
             elif not 0 <= part < self.vocabulary.n_vocab:

@@ -275,7 +275,7 @@ class _Local:
         asked = LlamaCppDialect().parse(body, self._settings, self._completer.model)
         chunks = self._completer.complete(asked.request)
         try:
-            candidates = self._runner.run(collect(chunks, asked.request))
+            candidates = self._runner.run(collect(chunks, asked))
         finally:
             self._runner.run(chunks.aclose())
         # What a client reads: tuples and the like are JSON's own afterwards.

@@ -21,6 +21,7 @@ from suture.server.routes.openai import (
     OpenAIDialect,
     n_logprobs,
 )
+from suture.server.routes.prompts import Prompts
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -35,6 +36,12 @@ def _few_stops(stops: list[str]) -> list[str]:
     return stops
 
 
+def _a_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")
+    return value
+
+
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
@@ -43,6 +50,7 @@ class DeepSeekBody(CompletionsBody):
 
     DEFAULT_MAX_TOKENS: ClassVar[int] = MAX_TOKENS
 
+    prompt: Annotated[Prompts, BeforeValidator(_a_text)]
     max_tokens: Annotated[Integer, Field(ge=1, le=MAX_TOKENS)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     presence_penalty: Penalty | None = None
@@ -60,10 +68,11 @@ class DeepSeekAnswer(CompletionsAnswer):
         super().__init__(body, model, system_fingerprint=f"suture-{VERSION}")
 
     def usage(self, candidates: list[Completed]) -> dict[str, object]:
-        prompt = candidates[0].result.prompt
+        prompts = self.prompts(candidates)
+        n_reused = sum(prompt.reused for prompt in prompts)
         return super().usage(candidates) | {
-            "prompt_cache_hit_tokens": prompt.reused,
-            "prompt_cache_miss_tokens": prompt.tokens - prompt.reused,
+            "prompt_cache_hit_tokens": n_reused,
+            "prompt_cache_miss_tokens": sum(prompt.tokens for prompt in prompts) - n_reused,
         }
 
 
@@ -72,6 +81,6 @@ class DeepSeekDialect(OpenAIDialect):
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         completions = validate(DeepSeekBody, body)
-        request = completions.to_request(settings, model)
+        first, *others = completions.to_requests(settings, model)
         answer = DeepSeekAnswer(completions, model.name)
-        return Asked(request, answer, completions.stream, completions.wants_token_ids)
+        return Asked(first, answer, completions.stream, completions.wants_token_ids, others)

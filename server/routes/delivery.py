@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
@@ -29,7 +29,7 @@ from suture.server.request import (
 )
 from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
-from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
+from suture.server.routes.completer import Completer, ModelInfo, Pool, ServedModel, model_asked_for
 from suture.server.routes.limits import places_for
 from suture.server.settings import Settings
 from suture.server.sse import EVENTS, EventStream, Framing, encode_json
@@ -66,14 +66,21 @@ Wants = Literal["text", "loaded", "unloaded"]
 class Asked:
     """A body, understood. `sends_ids`: a chunk without text is worth an event for its ids.
 
-    `wants` is "text", or only that the model is loaded, or unloaded.
+    `wants` is "text", or only that the model is loaded, or unloaded. `others` are the requests of
+    a body with several prompts, behind its first one.
     """
 
     request: CompletionRequest
     answer: Answer
     streamed: bool
     sends_ids: bool
+    others: Sequence[CompletionRequest] = ()
     wants: Wants = "text"
+
+    @property
+    def requests(self) -> list[CompletionRequest]:
+        """That of each candidate."""
+        return [one for one in (self.request, *self.others) for _ in range(one.n)]
 
 
 class Dialect(Protocol):
@@ -151,7 +158,8 @@ class CompletionRoute:
         if asked.wants == "loaded":
             await _until_loaded(model)
         with model.lease() as completer:
-            async with aclosing(completer.complete(asked.request)) as chunks:
+            requests = (asked.request, *asked.others)
+            async with aclosing(_in_turn(completer, requests)) as chunks:
                 await self._tell(chunks, asked, stream, scope, receive, send)
 
     async def _tell(
@@ -168,7 +176,7 @@ class CompletionRoute:
                 await stream.write(events)
             await stream.close()
         else:
-            body = encode_json(asked.answer.whole(await collect(chunks, asked.request)))
+            body = encode_json(asked.answer.whole(await collect(chunks, asked)))
             await Response(body, media_type="application/json")(scope, receive, send)
 
 
@@ -182,6 +190,18 @@ async def _nothing() -> AsyncGenerator[CompletionChunk, None]:
     yield CompletionChunk("", result=CompletionResult("stop"))
 
 
+async def _in_turn(
+    completer: Completer, requests: Sequence[CompletionRequest]
+) -> AsyncGenerator[CompletionChunk, None]:
+    """The chunks of several prompts, one prompt after the other: their candidates count on."""
+    first = 0
+    for request in requests:
+        async with aclosing(completer.complete(request)) as chunks:
+            async for chunk in chunks:
+                yield replace(chunk, index=first + chunk.index) if first else chunk
+        first += request.n
+
+
 def scoped(request: CompletionRequest, scope: Scope) -> CompletionRequest:
     """The same, its session the caller's own: two keys may use one name."""
     if request.session is None:
@@ -192,10 +212,10 @@ def scoped(request: CompletionRequest, scope: Scope) -> CompletionRequest:
 class _Joined:
     """The candidates of a request as they come, chunk by chunk."""
 
-    def __init__(self, request: CompletionRequest) -> None:
-        self._texts: list[list[str]] = [[] for _ in range(request.n)]
-        self._token_ids: list[list[int]] = [[] for _ in range(request.n)]
-        self._scores: list[list[ScoredToken]] = [[] for _ in range(request.n)]
+    def __init__(self, n: int) -> None:
+        self._texts: list[list[str]] = [[] for _ in range(n)]
+        self._token_ids: list[list[int]] = [[] for _ in range(n)]
+        self._scores: list[list[ScoredToken]] = [[] for _ in range(n)]
         self._completed: dict[int, Completed] = {}
 
     def add(self, chunk: CompletionChunk) -> Completed | None:
@@ -220,20 +240,19 @@ class _Joined:
         return [self._completed[index] for index in range(len(self._texts))]
 
 
-async def collect(
-    chunks: AsyncGenerator[CompletionChunk, None],
-    request: CompletionRequest,
-) -> list[Completed]:
+async def collect(chunks: AsyncGenerator[CompletionChunk, None], asked: Asked) -> list[Completed]:
     """All candidates of a request, the best first, each text once.
 
-    Of raw text they are samples, each as good as the next one, and none is left out.
+    Of raw text they are samples, each as good as the next one, and none is left out; nor is one of
+    several prompts, where clients count them.
     """
-    joined = _Joined(request)
+    request, requests = asked.request, asked.requests
+    joined = _Joined(len(requests))
     async for chunk in chunks:
         joined.add(chunk)
         if joined.candidates is not None:
-            candidates = [_up_to_a_line(candidate, request) for candidate in joined.candidates]
-            if request.n == 1 or request.shape == "raw":
+            candidates = [*map(_up_to_a_line, joined.candidates, requests)]
+            if request.n == 1 or request.shape == "raw" or asked.others:
                 return candidates
             # Parsing takes some milliseconds each.
             return await asyncio.to_thread(ranked, candidates, parse_errors(request))
@@ -256,8 +275,9 @@ async def stream_events(
     chunks: AsyncGenerator[CompletionChunk, None], asked: Asked
 ) -> AsyncGenerator[bytes, None]:
     """The events of a streamed completion; no text is an event only for its ids."""
-    joined = _Joined(asked.request)
-    unsent: list[list[int]] = [[] for _ in range(asked.request.n)]
+    n_candidates = len(asked.requests)
+    joined = _Joined(n_candidates)
+    unsent: list[list[int]] = [[] for _ in range(n_candidates)]
     async for chunk in chunks:
         completed = joined.add(chunk)
         # Ids of chunks that had no text wait for the next event.

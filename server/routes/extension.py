@@ -20,6 +20,7 @@ from suture.server.request import (
 )
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.fields import Count, RequestBody, Share, Text, check_token_id
+from suture.server.routes.raw_prompts import Hole
 from suture.server.settings import Settings
 
 
@@ -100,6 +101,33 @@ class ExtensionFields(RequestBody):
             "detokenize": self.detokenize,
             "return_tokens": self.return_tokens,
         }
+
+    def texts(self, prompt: str, hole: Hole | None) -> dict[str, Any]:
+        """The texts of a request, and what depends on whether there is a hole, as its arguments.
+
+        They go over those of `extension`: without a hole it is `prompt` that goes on, as it is.
+        """
+        if hole is None:
+            return {
+                "prefix": prompt,
+                "shape": self.shape or "raw",
+                "on_incomplete": self.on_incomplete or "replace",
+            }
+        return {
+            "prefix": hole.prefix,
+            "suffix": hole.suffix,
+            "infill": True,
+            "extra": hole.extra,
+            "path": self.path or hole.path,
+            "shape": self.shape or "auto",
+            "on_incomplete": self.on_incomplete or "drop",
+        }
+
+    def check_prompts(self, n_prompts: int) -> None:
+        """Raise `InvalidRequest` where several prompts cannot be answered."""
+        # The second one would supersede the first.
+        if n_prompts > 1 and self.session is not None:
+            raise InvalidRequest('"session" cannot be had with several prompts', "session")
 
 
 def suture_object(

@@ -125,10 +125,19 @@ class GenerationFields(ExtensionFields, GrammarFields, SamplingFields):
             "stop": tuple(stop for stop in self.stop if stop),
             "n": self.n_cmpl or self.n or 1,
             "n_probs": self.n_probs or None,
-            "prompt_deadline_ms": _limit(self.t_max_prompt_ms),
+            "prompt_deadline_ms": self._prompt_deadline(settings, max_tokens),
             "deadline_ms": _limit(self.t_max_predict_ms),
             **self.extension(settings, model, max_tokens),
         }
+
+    def _prompt_deadline(self, settings: Settings, max_tokens: int) -> int | None:
+        """Never less than prompts are sized for, twice over, as others may run.
+
+        Editors send half a second, and a millisecond to warm the cache, as llama-server ignores
+        it: they keep an empty answer for good, and nobody waits for what is warmed.
+        """
+        limit = _limit(self.t_max_prompt_ms) if max_tokens else None
+        return None if limit is None else max(limit, 2 * settings.first_text_ms)
 
     def _max_tokens(self, model: ModelInfo) -> int:
         asked = self.max_tokens if self.n_predict is None else self.n_predict
@@ -173,11 +182,11 @@ class InfillBody(GenerationFields):
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppAnswer:
-    """The answer to one `/infill` or `/completion` body."""
+    """The answer to one `/infill` or `/completion` body, which may have made several requests."""
 
     body: GenerationFields
-    request: CompletionRequest
-    model: str
+    requests: Sequence[CompletionRequest]
+    model: ModelInfo
 
     def delta(self, chunk: CompletionChunk) -> bytes:
         return b'data: {"index":%d,"content":%s,"tokens":%s,"stop":false%s}\n\n' % (
@@ -200,7 +209,7 @@ class LlamaCppAnswer:
     def whole(self, candidates: list[Completed]) -> object:
         answers = [self._whole_one(one) for one in candidates]
         # Also where only one is left of several.
-        return answers if self.request.n > 1 else answers[0]
+        return answers if sum(request.n for request in self.requests) > 1 else answers[0]
 
     def _whole_one(self, completed: Completed) -> dict[str, object]:
         answer = self._end(completed)
@@ -229,7 +238,7 @@ class LlamaCppAnswer:
             "tokens": ids or [],
             "id_slot": self.body.id_slot,
             "stop": True,
-            "model": self.model,
+            "model": self.model.name,
             "tokens_predicted": result.completion_tokens,
             "tokens_evaluated": prompt.tokens,
             "tokens_cached": prompt.tokens + result.completion_tokens,
@@ -247,13 +256,17 @@ class LlamaCppAnswer:
         }
 
     def _settings(self, result: CompletionResult) -> dict[str, object]:
-        return sampling_settings(self.request.sampling) | {
-            "n_predict": self.request.max_tokens,
+        # All but the texts is the same in all of them.
+        request = self.requests[0]
+        return sampling_settings(request.sampling) | {
+            # llama.vscode shows how full it is.
+            "n_ctx": self.model.n_ctx,
+            "n_predict": request.max_tokens,
             "seed": -1 if result.seed is None else result.seed,
             "n_probs": self.body.n_probs,
-            "stop": list(self.request.stop),
-            "ignore_eos": self.request.ignore_eos,
-            "grammar": self.request.grammar or "",
+            "stop": list(request.stop),
+            "ignore_eos": request.ignore_eos,
+            "grammar": request.grammar or "",
             "stream": self.body.stream,
         }
 
@@ -315,7 +328,7 @@ class LlamaCppDialect:
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         infill = validate(InfillBody, body)
         request = infill.to_request(settings, model)
-        answer = LlamaCppAnswer(infill, request, model.name)
+        answer = LlamaCppAnswer(infill, [request], model)
         return Asked(request, answer, infill.stream, infill.wants_token_ids)
 
     def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:

@@ -1,55 +1,21 @@
 """llama.cpp's dialect: `POST /completion`, which is `/completions` too: text goes on as it is.
 
-`prompt` is text, or token ids and texts in a row, of which the text is taken: it is tokenized
-anew and begins with what every prompt of the model begins with, as llama-server does with text.
-All else is as in `/infill`. Text that looks like a control token is text.
+`prompt` is as in `prompts`: what clients send as a hole in the form of a family is that hole, and
+all else is text that goes on. Several prompts have an array of answers. All other fields are those
+of `/infill`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BeforeValidator
-
-from suture.server.errors import InvalidRequest, Loading
 from suture.server.request import CompletionRequest
 from suture.server.routes.body import validate
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.delivery import Asked
-from suture.server.routes.fields import no_lone_surrogates
 from suture.server.routes.llama_cpp import GenerationFields, LlamaCppAnswer, LlamaCppDialect
+from suture.server.routes.prompts import Prompts, read_prompt
 from suture.server.settings import Settings
-from suture.server.token_texts import NoText
-
-MAX_PARTS = 2**18
-
-_KINDS = "must be text, or an array of token ids and texts"
-
-
-def _prompt(value: Any) -> list[int | str]:
-    """One prompt in any of the forms that llama-server has for it."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list | dict):
-        value = value[0]
-    if isinstance(value, dict):
-        if value.get("multimodal_data"):
-            raise ValueError("with multimodal_data is not supported")
-        value = value.get("prompt_string")
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list):
-        raise ValueError(_KINDS)
-    return _parts(value)
-
-
-def _parts(values: list[Any]) -> list[int | str]:
-    if not 0 < len(values) <= MAX_PARTS:
-        raise ValueError(f"must have 1 to {MAX_PARTS} items, not {len(values)}")
-    kinds = {type(item) for item in values}
-    if kinds & {list, dict} or (kinds == {str} and len(values) > 1):
-        raise ValueError("with several prompts is not supported yet")
-    if not kinds <= {int, str}:
-        raise ValueError(_KINDS)
-    return [no_lone_surrogates(item) if isinstance(item, str) else item for item in values]
 
 
 class CompletionBody(GenerationFields):
@@ -57,26 +23,16 @@ class CompletionBody(GenerationFields):
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
-    prompt: Annotated[list[Any], BeforeValidator(_prompt)]
+    prompt: Prompts
 
-    def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
+    def to_requests(self, settings: Settings, model: ModelInfo) -> list[CompletionRequest]:
         """The same, in no dialect's words. Raises `Loading` for ids before the model is there."""
-        return CompletionRequest(
-            prefix=self._text(model),
-            shape=self.shape or "raw",
-            on_incomplete=self.on_incomplete or "replace",
-            **self.generation(settings, model),
-        )
-
-    def _text(self, model: ModelInfo) -> str:
-        if [*map(type, self.prompt)] == [str]:
-            return str(self.prompt[0])
-        if model.tokens is None:
-            raise Loading("Loading model", retry_after=2)
-        try:
-            return model.tokens.prompt_text(self.prompt)
-        except NoText as error:
-            raise InvalidRequest(f'"prompt" {error}', "prompt") from None
+        self.check_prompts(len(self.prompt))
+        fields = self.generation(settings, model)
+        prompts = [read_prompt(parts, model) for parts in self.prompt]
+        return [
+            CompletionRequest(**fields | self.texts(prompt.text, prompt.hole)) for prompt in prompts
+        ]
 
 
 class LlamaCppCompletionDialect(LlamaCppDialect):
@@ -84,6 +40,7 @@ class LlamaCppCompletionDialect(LlamaCppDialect):
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         completion = validate(CompletionBody, body)
-        request = completion.to_request(settings, model)
-        answer = LlamaCppAnswer(completion, request, model.name)
-        return Asked(request, answer, completion.stream, completion.wants_token_ids)
+        requests = completion.to_requests(settings, model)
+        first, *others = requests
+        answer = LlamaCppAnswer(completion, requests, model)
+        return Asked(first, answer, completion.stream, completion.wants_token_ids, others)

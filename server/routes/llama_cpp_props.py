@@ -1,4 +1,5 @@
-"""llama.cpp's dialect: `GET /props`, what the server is and what it takes for granted.
+"""llama.cpp's dialect: `GET /props`, what the server is and what it takes for granted, and
+`GET /lora-adapters`, of which there are none.
 
 The model's file is named without its folder, which may say whose home it is. There is no chat.
 """
@@ -31,6 +32,11 @@ class Props:
             return error_response(LlamaCppDialect(), Loading("Loading model"))
         answer = _props(model.info, len(model.slots())) | {"is_sleeping": state not in LOADED}
         return Response(encode_json(answer), media_type="application/json")
+
+
+async def lora_adapters(request: Request) -> Response:
+    """As llama-server says it where it was started without any."""
+    return Response(b"[]", media_type="application/json")
 
 
 def _props(model: ModelInfo, n_slots: int) -> dict[str, object]:

@@ -36,6 +36,7 @@ from suture.server.routes.fields import (
     Text,
 )
 from suture.server.routes.grammars import FormatFields
+from suture.server.routes.raw_prompts import hole_of
 from suture.server.settings import Settings
 from suture.server.sse import DONE, event
 
@@ -75,18 +76,14 @@ class FimBody(ExtensionFields, FormatFields, SamplingFields):
         sampling = self.sampling(DEFAULTS, model.n_ctx)
         if self.random_seed is not None:
             sampling = replace(sampling, seed=self.random_seed)
+        hole = hole_of(self.prompt, self.suffix) if self.suffix else None
         return CompletionRequest(
-            prefix=self.prompt,
-            suffix=self.suffix,
-            infill=bool(self.suffix),
-            shape=self.shape or ("auto" if self.suffix else "raw"),
-            on_incomplete=self.on_incomplete or ("drop" if self.suffix else "replace"),
             sampling=sampling,
             grammar=self.gbnf,
             grammar_field=self.grammar_field,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.stop if stop),
-            **self.extension(settings, model, max_tokens),
+            **self.extension(settings, model, max_tokens) | self.texts(self.prompt, hole),
         )
 
 

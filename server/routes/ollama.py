@@ -41,7 +41,7 @@ from suture.server.routes.delivery import Asked, Wants
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import MAX_INT, Integer, SamplingFields, StopStrings, Text
 from suture.server.routes.grammars import JSON_OBJECT, GrammarFields
-from suture.server.routes.raw_prompts import Hole, read_hole, read_raw_hole
+from suture.server.routes.raw_prompts import Hole, hole_of, read_hole, read_raw_hole
 from suture.server.settings import Settings
 from suture.server.sse import line
 
@@ -175,21 +175,14 @@ class GenerateBody(ExtensionFields, GrammarFields):
         self._check(hole is not None)
         max_tokens = 0 if self.only_loads else self.options.max_tokens(model)
         extension = self.extension(settings, model, max_tokens)
-        texts = hole or Hole(self.prompt, "")
         return CompletionRequest(
-            prefix=texts.prefix,
-            suffix=texts.suffix,
-            infill=hole is not None,
-            extra=texts.extra,
-            shape=self.shape or ("raw" if hole is None else "auto"),
-            on_incomplete=self.on_incomplete or ("replace" if hole is None else "drop"),
             sampling=self.options.sampling(DEFAULTS, model.n_ctx),
             grammar=self.gbnf,
             grammar_field=self.grammar_field,
             max_tokens=max_tokens,
             stop=tuple(stop for stop in self.options.stop if stop),
             n_probs=self.top_logprobs if self.logprobs else None,
-            **extension | {"path": self.path or texts.path},
+            **extension | self.texts(self.prompt, hole),
         )
 
     def _hole(self, model: ModelInfo) -> Hole | None:
@@ -197,7 +190,7 @@ class GenerateBody(ExtensionFields, GrammarFields):
         if self.raw:
             hole = read_raw_hole(self.prompt, model.family)
         elif self.suffix:
-            hole = Hole(self.prompt, self.suffix)
+            hole = hole_of(self.prompt, self.suffix)
         else:
             # Some clients send their own sentinels through a template that is the prompt alone.
             hole = read_hole(self.prompt, model.family)
@@ -313,7 +306,7 @@ class OllamaDialect:
         wants: Wants = "text"
         if generate.only_loads:
             wants = "unloaded" if generate.only_unloads else "loaded"
-        return Asked(request, answer, generate.stream, generate.wants_token_ids, wants)
+        return Asked(request, answer, generate.stream, generate.wants_token_ids, wants=wants)
 
     def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:
         return {"error": message}

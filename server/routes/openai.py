@@ -1,8 +1,10 @@
 """OpenAI's dialect: `POST /v1/completions` and `GET /v1/models`.
 
-A `suffix` that is not empty makes it an infill; without one the text goes on left to right.
-Sampling defaults are OpenAI's. llama.cpp's sampling names are understood too, as llama-server
-does. Streams end with `[DONE]`, except after an error.
+A `suffix` that is not empty makes it an infill; without one the text goes on left to right, but
+for a hole in the form of a family (`prompts`). The choices of several prompts count on. Sampling
+defaults are OpenAI's. llama.cpp's sampling names are understood too, as llama-server does, and
+`max_completion_tokens`, which some clients have from the chat API. Streams end with `[DONE]`,
+except after an error.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.healing import display_name
+from suture.server.errors import InvalidRequest
 from suture.server.request import (
     Alternative,
     CompletionChunk,
     CompletionRequest,
     FinishReason,
+    PromptReport,
     SamplingParams,
     ScoredToken,
 )
@@ -50,6 +54,8 @@ from suture.server.routes.fields import (
     check_token_id,
 )
 from suture.server.routes.grammars import FormatFields
+from suture.server.routes.prompts import Parts, Prompts, prompt_text, read_prompt
+from suture.server.routes.raw_prompts import hole_of
 from suture.server.settings import Settings
 from suture.server.sse import DONE, encode_json, event
 
@@ -57,16 +63,6 @@ DEFAULTS = SamplingParams(temperature=1.0)
 
 # "length" is the one reason of OpenAI's that says that there would have been more.
 _FINISH_REASONS: dict[FinishReason, str] = {"stop": "stop", "eos": "stop", "suffix": "stop"}
-
-
-def _prompt(value: Any) -> Any:
-    if isinstance(value, list):
-        if len(value) == 1 and isinstance(value[0], str):
-            return value[0]
-        if value and all(isinstance(item, str) for item in value):
-            raise ValueError("with several texts is not supported yet")
-        raise ValueError("must be text: token ids are not supported")
-    return value
 
 
 def n_logprobs(value: Any) -> Any:
@@ -99,21 +95,20 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     """The body of `POST /v1/completions`."""
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset({"prompt"})
-    NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "best_of": (1,),
-        "echo": (False,),
-    }
+    NOT_YET: ClassVar[dict[str, tuple[Any, ...]]] = {"echo": (False,)}
 
     DEFAULT_MAX_TOKENS: ClassVar[int] = 16
 
-    prompt: Annotated[Text, BeforeValidator(_prompt)]
+    prompt: Prompts
     suffix: Text = ""
     model: Text | None = None
     max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Candidates | None = None
+    best_of: Candidates | None = None
     logprobs: Annotated[Probs | None, BeforeValidator(n_logprobs)] = None
     logit_bias: Annotated[dict[int, float], BeforeValidator(_logit_bias)] = Field(
         default_factory=dict
@@ -124,29 +119,39 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     def includes_usage(self) -> bool:
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
-    def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
-        """The same, in no dialect's words."""
-        asked = self.DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
-        max_tokens = min(asked, model.n_ctx or MAX_INT)
+    def to_requests(self, settings: Settings, model: ModelInfo) -> list[CompletionRequest]:
+        """The same, in no dialect's words; raises `Loading` for ids before the model is there."""
+        n = self.n or 1
+        if self.best_of not in (None, 1, n):
+            raise InvalidRequest('"best_of" other than "n" is not supported', "best_of")
+        self.check_prompts(len(self.prompt))
+        max_tokens = min(self._max_tokens, model.n_ctx or MAX_INT)
         biases = tuple(
             (check_token_id(token_id, model.n_vocab, "logit_bias"), bias)
             for token_id, bias in self.logit_bias.items()
         )
-        return CompletionRequest(
-            prefix=self.prompt,
-            suffix=self.suffix,
-            infill=bool(self.suffix),
-            shape=self.shape or ("auto" if self.suffix else "raw"),
-            on_incomplete=self.on_incomplete or ("drop" if self.suffix else "replace"),
-            sampling=replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
-            grammar=self.gbnf,
-            grammar_field=self.grammar_field,
-            max_tokens=max_tokens,
-            stop=tuple(stop for stop in self.stop if stop),
-            n=self.n or 1,
-            n_probs=self.logprobs,
+        fields = {
+            "sampling": replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
+            "grammar": self.gbnf,
+            "grammar_field": self.grammar_field,
+            "max_tokens": max_tokens,
+            "stop": tuple(stop for stop in self.stop if stop),
+            "n": n,
+            "n_probs": self.logprobs,
             **self.extension(settings, model, max_tokens),
-        )
+        }
+        return [CompletionRequest(**fields | self._texts(parts, model)) for parts in self.prompt]
+
+    @property
+    def _max_tokens(self) -> int:
+        asked = (self.max_tokens, self.max_completion_tokens, self.DEFAULT_MAX_TOKENS)
+        return next(number for number in asked if number is not None)
+
+    def _texts(self, parts: Parts, model: ModelInfo) -> dict[str, Any]:
+        if self.suffix:
+            return self.texts("", hole_of(prompt_text(parts, model), self.suffix))
+        prompt = read_prompt(parts, model)
+        return self.texts(prompt.text, prompt.hole)
 
 
 class CompletionsAnswer:
@@ -201,15 +206,19 @@ class CompletionsAnswer:
 
     def usage(self, candidates: list[Completed]) -> dict[str, object]:
         """What the answer took, in tokens."""
-        # The prompt is read once for all of them.
-        prompt = candidates[0].result.prompt
+        prompts = self.prompts(candidates)
+        n_prompt = sum(prompt.tokens for prompt in prompts)
         n_completion = sum(one.result.completion_tokens + one.n_merged for one in candidates)
         return {
-            "prompt_tokens": prompt.tokens,
+            "prompt_tokens": n_prompt,
             "completion_tokens": n_completion,
-            "total_tokens": prompt.tokens + n_completion,
-            "prompt_tokens_details": {"cached_tokens": prompt.reused},
+            "total_tokens": n_prompt + n_completion,
+            "prompt_tokens_details": {"cached_tokens": sum(prompt.reused for prompt in prompts)},
         }
+
+    def prompts(self, candidates: list[Completed]) -> list[PromptReport]:
+        """What became of each prompt, which is read once for all its candidates."""
+        return [one.result.prompt for one in candidates[:: self._body.n or 1]]
 
     def _choice(self, chunk: CompletionChunk, completed: Completed) -> dict[str, object]:
         choice: dict[str, object] = {
@@ -241,7 +250,7 @@ class CompletionsAnswer:
 
     @property
     def _has_many(self) -> bool:
-        return (self._body.n or 1) > 1
+        return (self._body.n or 1) * len(self._body.prompt) > 1
 
     def _suture(self, completed: Completed) -> dict[str, object]:
         ids = completed.token_ids if self._body.wants_token_ids else None
@@ -266,9 +275,9 @@ class OpenAIDialect:
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         completions = validate(CompletionsBody, body)
-        request = completions.to_request(settings, model)
+        first, *others = completions.to_requests(settings, model)
         answer = CompletionsAnswer(completions, model.name)
-        return Asked(request, answer, completions.stream, completions.wants_token_ids)
+        return Asked(first, answer, completions.stream, completions.wants_token_ids, others)
 
     def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:
         kind = "server_error" if status >= 500 else "invalid_request_error"

@@ -3,7 +3,15 @@
 Editors that ask a server without a route for holes send the text `<pre>P<suf>S<mid>` and count on
 it that these become control tokens. Here no text ever does (F1 in `prompt.families`), so such a
 prompt is read back to the hole that it is of, in whichever order, and to the other files before
-it; the prompt of that hole is then made as all are.
+it; the prompt of that hole is then made as all are. What a user's own text has of sentinels can
+therefore make a prompt that is refused, or move where a text is cut, and nothing else.
+
+Which prompts are read so depends on what the client says of them:
+
+  read_hole         nothing: a whole hole is one, anything else is text
+  read_opened_hole  as its route is for text with control tokens: what begins with a sentinel of
+                    the model's must be a whole hole
+  read_raw_hole     that sentinels are meant: any of the model's, anywhere, must be part of a hole
 """
 
 from __future__ import annotations
@@ -16,6 +24,8 @@ from suture.server.prompt.families import FAMILIES, FamilyRow, Role
 from suture.server.request import ExtraText
 
 _BLANK = "▁"
+# What Continue puts between other files and the prefix, also where it sends the suffix beside them.
+_CONTINUES = "<|system_separator_istruction_repository_level|>"
 # More files than a prompt has room for.
 _MAX_SENTINELS = 256
 # Which sentinels stand in a hole, in their order, and behind which of them, from 0, the prefix
@@ -25,6 +35,14 @@ _ORDERS: dict[tuple[Role, ...], tuple[tuple[int, int], ...]] = {
     ("suf", "pre", "mid"): ((1, 0),),
     ("suf", "pre"): ((1, 0),),
 }
+# What clients put before a prompt by hand; a prompt's own beginning is put there in any case.
+_BEGINNING = re.compile(
+    r"\s*(?:</?s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>|<｜begin▁of▁sentence｜>)?\s*"
+)
+_NO_ORDER = (
+    '"prompt" has control tokens in no order that is read: send "prompt" and "suffix", '
+    "or ask /infill"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +59,25 @@ def read_hole(prompt: str, family: str | None) -> Hole | None:
     """The hole that `prompt` is, if it is one and nothing else.
 
     Clients guess a model's family by its name, and wrongly at times: a hole in the form of
-    another family is one too, unless sentinels of this `family` are in it.
+    another family is one too, unless sentinels of this `family` are in it. Blanks before it are
+    those of a template whose text of other files is empty.
     """
-    own = [row for row in FAMILIES if row.name == family and _has_sentinels(prompt, row)]
+    prompt = _from_sentinel(prompt)
+    own = [row for row in _rows(family) if _has_sentinels(prompt, row)]
     holes = (_hole(prompt, row) for row in own or FAMILIES)
     return next((hole for hole in holes if hole is not None), None)
+
+
+def read_opened_hole(prompt: str, family: str | None) -> Hole | None:
+    """The same of a prompt of which only the beginning says that sentinels are meant.
+
+    Raises `InvalidRequest` where it begins with one of the model's and is no hole. One further on
+    is text: it may be a file about such models that goes on.
+    """
+    hole = read_hole(prompt, family)
+    if hole is None and any(_opens(_from_sentinel(prompt), row) for row in _rows(family)):
+        raise InvalidRequest(_NO_ORDER, "prompt")
+    return hole
 
 
 def read_raw_hole(prompt: str, family: str | None) -> Hole | None:
@@ -55,25 +87,44 @@ def read_raw_hole(prompt: str, family: str | None) -> Hole | None:
     read nonsense.
     """
     hole = read_hole(prompt, family)
-    if hole is None and any(_has_sentinels(prompt, row) for row in FAMILIES if row.name == family):
-        message = '"prompt" has control tokens in no order that is read: send "prompt" and "suffix"'
-        raise InvalidRequest(message, "prompt")
+    if hole is None and any(_has_sentinels(prompt, row) for row in _rows(family)):
+        raise InvalidRequest(_NO_ORDER, "prompt")
     return hole
+
+
+def hole_of(prompt: str, suffix: str) -> Hole:
+    """The hole between a prompt and a suffix that a client tells apart: text, both of them.
+
+    Of Continue's the prompt has other files before it, in the form of the family that it guesses,
+    with a mark of its own behind them: without that the model would read the mark.
+    """
+    head, mark, prefix = prompt.partition(_CONTINUES)
+    files = read_hole(head + "\n", None) if mark else None
+    if files is None or files.prefix or files.suffix:
+        return Hole(prompt, suffix)
+    return Hole(prefix, suffix, files.extra, files.path)
+
+
+def _rows(family: str | None) -> list[FamilyRow]:
+    return [row for row in FAMILIES if row.name == family]
 
 
 def _hole(prompt: str, row: FamilyRow) -> Hole | None:
     roles = _roles(row)
+    if not _opens(prompt, row):
+        return None
     # CodeLlama's: its tokens have the blank before them, and so has the prefix.
     blank = " " if row.sentinels["pre"].startswith(_BLANK) else ""
-    if not prompt.removeprefix(blank).startswith(tuple(roles)):
-        return None
     one_of = "|".join(re.escape(text) for text in sorted(roles, key=len, reverse=True))
     _, *split = re.split(f"{blank and ' ?'}({one_of})", prompt, maxsplit=_MAX_SENTINELS)
     order, texts = tuple(roles[text] for text in split[::2]), split[1::2]
     n_files = sum(role in ("rep", "sep") for role in order)
     if order[:n_files] not in (("sep",) * n_files, ("rep", *("sep",) * (n_files - 1))):
         return None
-    files = [text for role, text in zip(order, texts[:n_files], strict=False) if role == "sep"]
+    titled = zip(order, texts[:n_files], strict=False)
+    files = [_file(text) for role, text in titled if role == "sep"]
+    if n_files == len(order) < _MAX_SENTINELS:
+        return _last_file(files)
     middle = texts[n_files:]
     for prefix, suffix in _ORDERS.get(order[n_files:], ()):
         if not any(text for i, text in enumerate(middle) if i not in (prefix, suffix)):
@@ -81,12 +132,35 @@ def _hole(prompt: str, row: FamilyRow) -> Hole | None:
     return None
 
 
-def _with_files(hole: Hole, files: list[str]) -> Hole:
-    """The same with other files, each a line with its path, and its text. The last one is the
-    cursor's own if it has no text."""
-    extra = [ExtraText(text, path) for path, _, text in (file.partition("\n") for file in files)]
-    path = extra.pop().path if extra and not extra[-1].text else None
-    return Hole(hole.prefix, hole.suffix, tuple(extra), path)
+def _file(text: str) -> ExtraText:
+    """A line with a path, and its text."""
+    path, _, content = text.partition("\n")
+    return ExtraText(content, path)
+
+
+def _last_file(files: list[ExtraText]) -> Hole | None:
+    """The end of the last of some files: without a hole, that is where a model goes on."""
+    if not files:
+        return None
+    *extra, own = files
+    return Hole(own.text, "", tuple(extra), own.path)
+
+
+def _with_files(hole: Hole, files: list[ExtraText]) -> Hole:
+    """The same with other files. The last one is the cursor's own if it has no text."""
+    if not files or files[-1].text:
+        return Hole(hole.prefix, hole.suffix, tuple(files))
+    *extra, own = files
+    return Hole(hole.prefix, hole.suffix, tuple(extra), own.path)
+
+
+def _from_sentinel(prompt: str) -> str:
+    beginning = _BEGINNING.match(prompt)
+    return prompt[beginning.end() :] if beginning else prompt
+
+
+def _opens(prompt: str, row: FamilyRow) -> bool:
+    return prompt.startswith(tuple(_roles(row)))
 
 
 def _has_sentinels(prompt: str, row: FamilyRow) -> bool:

@@ -215,6 +215,8 @@ class TabbyHealth:
             return error_response(OpenAIDialect(), error)
         model = self._pool.models[0].info
         health = {
+            # llama-server's clients ask for this path too, and read no more than this.
+            "status": "ok",
             "model": model.name,
             "device": model.device,
             **self._machine,

@@ -1,7 +1,7 @@
 """The real tabby-agent, unmodified, over its standard streams against our server.
 
-Runs where TABBY_AGENT_DIR names its package (`npm install --ignore-scripts tabby-agent@1.5.0`, then
-`node_modules/tabby-agent`) and there is node; it says so where it does not.
+Runs where TABBY_AGENT_DIR names its package, which `make clients` installs for `make test`, and
+there is node; it says so where it does not.
 """
 
 from __future__ import annotations

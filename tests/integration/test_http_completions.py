@@ -149,11 +149,11 @@ def test_openai_without_suffix_goes_left_to_right(extra: Json) -> None:
     assert request.sampling == SamplingParams(temperature=1.0)
 
 
-def test_openai_prompt_may_be_a_list_of_one_text() -> None:
+def test_openais_prompt_may_be_a_list_of_one_text() -> None:
     completer = FakeCompleter()
     with serving(completer) as url, client(url) as http:
         assert http.post("/v1/completions", json={"prompt": ["x"]}).status_code == 200
-        wrong: list[object] = [[1, 2], [[1]], ["a", "b"], [], 3, None, {}]
+        wrong: list[object] = [[[[1]]], ["a", None], [True], [], 3, None, {}]
         for prompt in wrong:
             response = http.post("/v1/completions", json={"prompt": prompt})
             assert response.status_code == 400, prompt

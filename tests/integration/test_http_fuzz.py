@@ -16,7 +16,7 @@ from support.explaining import EXPLANATION
 from support.fake_completer import MODEL, FakeCompleter
 from support.http_server import settings as settings_of
 from support.json_values import JSON
-from support.toy import toy_vocabulary
+from support.toy import special, toy_vocabulary
 from suture.server.app import create_app
 from suture.server.routes.deepseek import DeepSeekBody
 from suture.server.routes.fields import RequestBody
@@ -93,6 +93,11 @@ ODD: list[Any] = [
     [[1, [2]]],
     ["a", 10**30],
     ["a", -1, True],
+    ["a", "b"],
+    [["a"], [97], {"prompt_string": "<|fim_prefix|>"}],
+    [special("<|fim_prefix|>")],
+    "<|fim_prefix|>a<|fim_suffix|><|file_sep|>",
+    "<|repo_name|><|file_sep|>",
     {"prompt_string": 1, "multimodal_data": 2},
     {},
     {"\ud800": 1},
@@ -107,7 +112,8 @@ ODD: list[Any] = [
 def client() -> TestClient:
     vocabulary = toy_vocabulary()
     tokens = TokenTexts(vocabulary, frozenset(vocabulary.silent_ids))
-    completer = FakeCompleter(explanation=EXPLANATION, model=replace(MODEL, tokens=tokens))
+    model = replace(MODEL, tokens=tokens, family="qwen2.5-coder")
+    completer = FakeCompleter(explanation=EXPLANATION, model=model)
     app = create_app(completer, settings_of())
     return TestClient(app, base_url="http://127.0.0.1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from support.answering import answering_model
 from support.fake_completer import FakeCompleter, says
 from support.http_server import Json, client, events, serving, settings
 from support.scripted_completer import VOCABULARY, scripted
 from support.toy import special, toy_encode
 from suture.server.engine.scripted import speaking_model
 from suture.server.errors import EngineError, Loading, ModelError
+from suture.server.request import CompletionRequest
 from suture.server.version import VERSION
 
 SPEAKS = speaking_model(VOCABULARY, b"const userName = ret;\n")
@@ -61,6 +64,73 @@ def test_a_completion_goes_on_with_text_or_tokens_and_is_healed(path: str, promp
     assert answer["generation_settings"]["n_predict"] == 20
     assert "".join(event["content"] for event in stream) == "me = ret"
     assert [event["stop"] for event in stream] == [False] * (len(stream) - 1) + [True]
+
+
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions"])
+def test_a_hole_in_the_form_of_a_family_is_filled_as_infill_fills_it(path: str) -> None:
+    prefix, suffix = "const userNa", "return\n"
+    sentinels = [special(f"<|fim_{role}|>") for role in ("prefix", "suffix", "middle")]
+    texts = [*map(toy_encode, (prefix.encode(), suffix.encode(), b""))]
+    as_ids = [i for pair in zip(sentinels, texts, strict=True) for i in (pair[0], *pair[1])]
+    prompts = [
+        f"<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>",
+        f"<PRE> {prefix} <SUF>{suffix} <MID>",
+        f"[SUFFIX]{suffix}[PREFIX]{prefix}",
+        as_ids,
+    ]
+    asked = CompletionRequest(prefix=prefix, suffix=suffix, infill=True, layout="psm")
+    with (
+        scripted(answering_model(asked, "me = ret;\n"), settings(layout="psm")) as completer,
+        serving(completer, layout="psm") as url,
+        client(url) as http,
+    ):
+        hole = {"input_prefix": prefix, "input_suffix": suffix}
+        infill = http.post("/infill", json=GREEDY | hole).json()
+        for prompt in prompts:
+            body = {"prompt": prompt, "temperature": 0, "max_tokens": 20}
+            answer = http.post(path, json=body).json()
+            text = answer["content"] if path == "/completion" else answer["choices"][0]["text"]
+            assert text == infill["content"]
+            assert answer["suture"]["prompt"]["layout"] == "psm"
+            assert answer["suture"]["healing"] == infill["suture"]["healing"]
+    assert infill["content"] == "me = ret;\n"
+
+
+def test_several_prompts_have_answers_that_count_on() -> None:
+    body = {"prompt": ["const userNa", [*toy_encode(b"const")]], "stop": [";"], "temperature": 0}
+    with served() as http:
+        arrayed = http.post("/completion", json=body | {"n_predict": 20}).json()
+        whole = http.post("/v1/completions", json=body | {"max_tokens": 20, "n": 2}).json()
+        asked = body | {"max_tokens": 20, "n": 2, "stream": True}
+        asked["stream_options"] = {"include_usage": True}
+        *stream, done = events(http.post("/v1/completions", json=asked))
+    assert [(one["index"], one["content"]) for one in arrayed] == [
+        (0, "me = ret"),
+        (1, " userName = ret"),
+    ]
+    texts = ["me = ret", "me = ret", " userName = ret", " userName = ret"]
+    assert [choice["text"] for choice in whole["choices"]] == texts
+    assert [choice["index"] for choice in whole["choices"]] == [0, 1, 2, 3]
+    reports = [choice["suture"]["prompt"] for choice in whole["choices"]]
+    assert whole["usage"]["prompt_tokens"] == reports[0]["tokens"] + reports[2]["tokens"]
+    *chunks, last = [json.loads(event) for event in stream]
+    streamed = [""] * 4
+    for chunk in chunks:
+        streamed[chunk["choices"][0]["index"]] += chunk["choices"][0]["text"]
+    assert (streamed, done) == (texts, "[DONE]")
+    assert last["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
+
+
+def test_a_client_that_leaves_ends_the_prompts_that_are_left() -> None:
+    completer = FakeCompleter(says(*"abc"), delay_s=0.05)
+    with serving(completer) as url, client(url) as http:
+        body = {"prompt": ["a"] * 8, "stream": True}
+        with http.stream("POST", "/completion", json=body) as response:
+            next(response.iter_bytes())
+        deadline = time.monotonic() + 10
+        while not completer.cancelled and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert completer.cancelled == 1 and len(completer.requests) < 8
 
 
 def test_what_is_no_prompt_is_a_400_in_llama_servers_shape() -> None:

@@ -328,7 +328,7 @@ def test_routes_that_are_not_here_say_so_in_ollamas_shape() -> None:
         get = http.get("/api/generate")
         version = http.get("/api/version").json()
         assert http.head("/api/tags").status_code == http.head("/api/version").status_code == 200
-    assert (chat.status_code, chat.json()) == (404, {"error": "no such route"})
+    assert chat.status_code == 404 and "/api/generate" in chat.json()["error"]
     assert get.status_code == 405 and get.json().keys() == {"error"}
     # Clients compare it with the least that they take, such as 0.6.4.
     assert tuple(int(part) for part in version["version"].split(".")) >= (0, 6, 4)

@@ -221,3 +221,25 @@ def test_any_json_in_any_fields_is_answered(odd: Json, inputs: Json, cursor: Jso
     else:
         assert 400 <= response.status_code < 500
         assert len(response.json()["detail"]) < 400
+
+
+def test_plugins_find_the_engine_and_its_model() -> None:
+    """What refact-vscode's `ping` and `read_caps`, and the panel's `isCapsResponse`, look at."""
+    with serving(FakeCompleter()) as url, client(url) as http:
+        pong = http.get("/v1/ping")
+        caps = http.get("/v1/caps").json()
+    assert (pong.status_code, pong.text) == (200, "pong\n")
+    assert caps["completion_default_model"] in caps["completion_models"]
+    [model] = caps["completion_models"].values()
+    assert (model["name"], model["n_ctx"], model["enabled"]) == ("toy", 4096, True)
+    assert (caps["chat_default_model"], caps["chat_models"]) == ("", {})
+    assert caps["metadata"]["pricing"] is None
+    # Nobody is told what a user does.
+    assert (caps["telemetry_basic_dest"], caps["telemetry_basic_retrieve_my_own"]) == ("", "")
+
+
+def test_there_are_no_caps_before_the_model_is_there() -> None:
+    http = on(FakeCompleter(loading="loading"))
+    assert http.get("/v1/ping").status_code == 200
+    response = http.get("/v1/caps")
+    assert (response.status_code, response.json()["detail"]) == (503, "Loading model")

@@ -89,10 +89,12 @@ def reach_loading(tmp_path: Path) -> Json:
     return answer
 
 
-def behind_a_running_one(ask: Callable[[str, Gate, ScriptedCompleter], Json], queue: int) -> Json:
+def behind_a_running_one(
+    ask: Callable[[str, Gate, ScriptedCompleter], Json], queue: int, **flags: object
+) -> Json:
     """What `ask` is answered while a request has the only place and another one waits."""
-    gate, at = Gate(), settings(parallel=1, queue=queue)
-    with scripted(gate, at) as completer, serving(completer) as url:
+    gate, at = Gate(), settings(parallel=1, queue=queue, **flags)
+    with scripted(gate, at) as completer, serving(completer, **flags) as url:
         with client(url) as http:
             first = threading.Thread(target=lambda: http.post("/infill", json=BODY))
             first.start()
@@ -123,13 +125,14 @@ def reach_busy(tmp_path: Path) -> Json:
 
 def reach_budget(tmp_path: Path) -> Json:
     def ask(url: str, gate: Gate, completer: ScriptedCompleter) -> Json:
-        threading.Timer(0.2, gate.opened.set).start()
+        threading.Timer(0.6, gate.opened.set).start()
         with client(url) as http:
             answer: Json = http.post("/infill", json=BODY | {"t_max_prompt_ms": 50}).json()
         assert answer["content"] == ""
         return answer
 
-    return behind_a_running_one(ask, queue=2)
+    # No deadline is shorter than twice what prompts are sized for.
+    return behind_a_running_one(ask, queue=2, first_text_ms=100)
 
 
 def reach_deadline(tmp_path: Path) -> Json:

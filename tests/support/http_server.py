@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import uvicorn
+from starlette.types import ASGIApp
 
 from suture.server.app import create_app
 from suture.server.connections import http_config
@@ -26,7 +27,14 @@ def settings(**flags: object) -> Settings:
 def serving(served: Pool | Completer, **flags: object) -> Iterator[str]:
     """The base URL of a server that answers with `served` until the block ends."""
     at = settings(**flags)
-    server = uvicorn.Server(http_config(create_app(served, at), at, drain_s=1))
+    with serving_app(create_app(served, at), at) as url:
+        yield url
+
+
+@contextmanager
+def serving_app(app: ASGIApp, at: Settings) -> Iterator[str]:
+    """The same of any application."""
+    server = uvicorn.Server(http_config(app, at, drain_s=1))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

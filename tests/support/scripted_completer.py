@@ -45,6 +45,7 @@ class ScriptedCompleter(LocalCompleter):
             n_ctx=engine.n_ctx,
             n_vocab=VOCABULARY.n_vocab,
             fim=True,
+            family=family.name if family else None,
             tokens=token_texts(VOCABULARY, self._loaded.codec, family),
         )
         return engine

@@ -57,8 +57,6 @@ def worker(
         finally:
             os.kill(pid, signal.SIGTERM)
             started.wait()
-            assert started.stdin is not None
-            started.stdin.close()
 
 
 def _wait_for(output: Path) -> None:

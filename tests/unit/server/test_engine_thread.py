@@ -14,6 +14,7 @@ import pytest
 
 from support.driving import TIMEOUT_S, collect
 from support.toy import toy_encode, toy_generation, toy_vocabulary
+from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job
 from suture.server.engine.protocol import Batch, Logits
 from suture.server.engine.runs import PREFILL_CHUNK, PREFILL_SLICE
@@ -111,11 +112,11 @@ class Watched(ScriptedEngine):
         self._name = name
         self._evaluations = evaluations
 
-    def evaluate(self, batch: Batch) -> list[Logits]:
+    def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
         assert self.gate.wait(TIMEOUT_S)
         self.threads.add(threading.get_ident())
         self._evaluations.append((self._name, sum(len(tree) for _, tree in batch)))
-        return super().evaluate(batch)
+        return super().evaluate(batch, abort)
 
     def close(self) -> None:
         self.threads.add(threading.get_ident())

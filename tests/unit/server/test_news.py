@@ -9,6 +9,7 @@ import pytest
 from support.fake_completer import FakeCompleter
 from suture.server.counters import Counters, Measured, RequestCounters
 from suture.server.news import News, Reporter, read_news
+from suture.server.one_model import OneModel
 from suture.server.terminal import describe
 
 URL = "http://127.0.0.1:8012"
@@ -32,7 +33,7 @@ def told(read_end: int) -> list[News]:
 
 def test_only_what_is_new_is_told(pipe: tuple[int, int]) -> None:
     completer = FakeCompleter()
-    reporter = Reporter(pipe[1], completer, URL)
+    reporter = Reporter(pipe[1], OneModel(completer), URL)
     reporter.tell_loading(0.2)
     reporter.tell_loading(0.9)
     reporter.tell_loading(1.1)
@@ -48,7 +49,7 @@ def test_only_what_is_new_is_told(pipe: tuple[int, int]) -> None:
 def test_the_speed_is_that_of_the_texts_that_ended_last(pipe: tuple[int, int]) -> None:
     counters = Counters()
     completer = FakeCompleter(counted=Measured(counters, RequestCounters(continued=2)))
-    reporter = Reporter(pipe[1], completer, URL)
+    reporter = Reporter(pipe[1], OneModel(completer), URL)
     for tokens, seconds, n_ended in ((0, 0.0, 0), (30, 1.5, 1), (30, 1.5, 1), (35, 2.0, 2)):
         counters.generated_tokens, counters.predicted_seconds = tokens, seconds
         counters.finishes["eos"] = n_ended
@@ -62,7 +63,7 @@ def test_the_speed_is_that_of_the_texts_that_ended_last(pipe: tuple[int, int]) -
 
 def test_a_parent_that_does_not_read_is_not_waited_for(pipe: tuple[int, int]) -> None:
     completer = FakeCompleter()
-    reporter = Reporter(pipe[1], completer, URL)
+    reporter = Reporter(pipe[1], OneModel(completer), URL)
     for waiting in range(2000):
         completer.counted = Measured(waiting=waiting)
         reporter.tell_ready()
@@ -72,7 +73,7 @@ def test_a_parent_that_does_not_read_is_not_waited_for(pipe: tuple[int, int]) ->
 def test_a_parent_that_is_gone_is_no_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    Reporter(write_end, FakeCompleter(), URL).tell_ready()
+    Reporter(write_end, OneModel(FakeCompleter()), URL).tell_ready()
     os.close(write_end)
 
 

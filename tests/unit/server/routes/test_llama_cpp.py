@@ -326,3 +326,21 @@ def test_extension_fields_are_taken_over() -> None:
         session="s",
         seq=3,
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "deadline_ms"),
+    [
+        ({"t_max_prompt_ms": 500}, 800),
+        ({"t_max_prompt_ms": 900.5}, 901),
+        ({"t_max_prompt_ms": 0}, None),
+        ({"t_max_prompt_ms": -1}, None),
+        ({}, None),
+        ({"t_max_prompt_ms": 1, "n_predict": 0}, None),
+    ],
+)
+def test_a_prompt_has_at_least_the_time_that_it_is_sized_for(
+    fields: Json, deadline_ms: int | None
+) -> None:
+    """llama.vim gives it 500 ms, and keeps an empty answer as the answer for good."""
+    assert parse(HOLE | fields, first_text_ms=400).prompt_deadline_ms == deadline_ms

@@ -7,11 +7,11 @@ import pytest
 
 from support.fake_completer import MODEL
 from support.http_server import Json, settings
-from support.toy import special, toy_encode, toy_vocabulary
-from suture.server.errors import InvalidRequest, Loading
+from support.toy import toy_vocabulary
+from suture.server.errors import InvalidRequest
 from suture.server.request import CompletionRequest
 from suture.server.routes.llama_cpp import DEFAULTS, LlamaCppDialect
-from suture.server.routes.llama_cpp_completion import MAX_PARTS, LlamaCppCompletionDialect
+from suture.server.routes.llama_cpp_completion import LlamaCppCompletionDialect
 from suture.server.token_texts import TokenTexts
 
 VOCABULARY = toy_vocabulary()
@@ -62,68 +62,37 @@ def test_all_else_is_as_in_infill() -> None:
     assert parse(body | {"prompt": "a"}) == same
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "const userName",
-        ["const userName"],
-        [["const userName"]],
-        {"prompt_string": "const userName"},
-        [{"prompt_string": "const userName", "multimodal_data": []}],
-        list(toy_encode(b"const userName")),
-        [list(toy_encode(b"const userName"))],
-        ["const", *toy_encode(b" user"), "Name"],
-    ],
-)
-def test_a_prompt_may_be_written_in_each_of_llama_servers_ways(prompt: Any) -> None:
-    assert parse({"prompt": prompt}).prefix == "const userName"
+def test_a_hole_in_the_form_of_a_family_is_a_hole_as_in_infill() -> None:
+    files = "<|repo_name|>r\n<|file_sep|>b.py\ny = 1\n<|file_sep|>a.py\n"
+    body: Json = {"n_predict": 7, "stop": ["<|file_sep|>"], "seed": 3}
+    prompt = f"{files}<|fim_prefix|>def f(<|fim_suffix|>):\n<|fim_middle|>"
+    extra = [{"filename": "b.py", "text": "y = 1\n"}]
+    same = {"input_prefix": "def f(", "input_suffix": "):\n", "input_extra": extra, "path": "a.py"}
+    infill = LlamaCppDialect().parse(body | same, settings(), TOY).request
+    assert parse(body | {"prompt": prompt}) == infill
+    asked = {"prompt": prompt, "shape": "line", "on_incomplete": "replace", "path": "c.py"}
+    request = parse(asked)
+    assert (request.shape, request.on_incomplete, request.path) == ("line", "replace", "c.py")
 
 
-def test_an_empty_text_is_a_prompt() -> None:
-    assert parse({"prompt": ""}).prefix == ""
+def test_several_prompts_are_a_request_each() -> None:
+    asked = LlamaCppCompletionDialect().parse(
+        {"prompt": ["a", [98], {"prompt_string": "<fim_prefix>c<fim_suffix>d<fim_middle>"}]},
+        settings(),
+        TOY,
+    )
+    assert [one.prefix for one in asked.requests] == ["a", "b", "c"]
+    assert [one.infill for one in asked.requests] == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "why"),
-    [
-        (None, "must be text, or an array"),
-        (7, "must be text, or an array"),
-        (True, "must be text, or an array"),
-        ({}, "must be text, or an array"),
-        ([], "must have 1 to"),
-        ([[]], "must have 1 to"),
-        ([97] * (MAX_PARTS + 1), "must have 1 to"),
-        (["a", "b"], "several prompts is not supported yet"),
-        ([[97], [98]], "several prompts is not supported yet"),
-        (["a", {"prompt_string": "b"}], "several prompts is not supported yet"),
-        ([[[97]]], "several prompts is not supported yet"),
-        ({"prompt_string": "a", "multimodal_data": ["AAAA"]}, "multimodal_data is not supported"),
-        ([97, 1.5], "must be text, or an array"),
-        ([97, True], "must be text, or an array"),
-        ([97, None], "must be text, or an array"),
-        ("\ud800", "lone surrogate"),
-        ([97, "\ud800"], "lone surrogate"),
-        ([97, special("<|fim_middle|>")], "item 1 is a token that no text has"),
-        ([-1], "item 0 is none"),
-        ([10**30], "item 0 is none"),
-        ([97, 0xC3], "ends inside a character"),
-        ([0xFF, 97], "not UTF-8"),
-    ],
-)
-def test_a_prompt_that_is_no_text_is_refused(prompt: Any, why: str) -> None:
-    error = refusal({"prompt": prompt})
-    assert error.field == "prompt" and str(error).startswith('"prompt" ') and why in str(error)
+def test_several_prompts_are_no_session() -> None:
+    error = refusal({"prompt": ["a", "b"], "session": "s"})
+    assert error.field == "session"
+    assert parse({"prompt": ["a"], "session": "s"}).session == "s"
 
 
 def test_a_prompt_is_required() -> None:
     assert str(refusal({})) == '"prompt" is required'
-
-
-def test_ids_wait_for_the_model_that_they_are_of() -> None:
-    dialect = LlamaCppCompletionDialect()
-    assert dialect.parse({"prompt": ["a"]}, settings(), MODEL).request.prefix == "a"
-    with pytest.raises(Loading):
-        dialect.parse({"prompt": [97]}, settings(), MODEL)
 
 
 @pytest.mark.parametrize(

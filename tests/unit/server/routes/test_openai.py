@@ -39,20 +39,37 @@ def test_fields_are_taken_over() -> None:
     assert request.sampling.logit_bias == ((7, -100.0),) and request.return_tokens
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "neutral"),
-    [
-        ("best_of", 2, 1),
-        ("echo", True, False),
-    ],
-)
-def test_what_cannot_be_done_yet_is_refused_unless_it_changes_nothing(
-    field: str, value: Any, neutral: Any
-) -> None:
+def test_what_cannot_be_done_is_refused_unless_it_changes_nothing() -> None:
     with pytest.raises(InvalidRequest, match="not supported yet") as raised:
-        parse({field: value})
-    assert raised.value.field == field
-    parse({field: neutral})
+        parse({"echo": True})
+    assert raised.value.field == "echo"
+    with pytest.raises(InvalidRequest, match="not supported") as raised:
+        parse({"best_of": 3, "n": 2})
+    assert raised.value.field == "best_of"
+    assert parse({"echo": False, "best_of": 1}) == parse({})
+    assert parse({"best_of": 2, "n": 2}) == parse({"n": 2})
+
+
+def test_the_chat_apis_name_of_the_length_is_understood() -> None:
+    assert parse({"max_completion_tokens": 50}).max_tokens == 50
+    assert parse({"max_completion_tokens": 50, "max_tokens": 0}).max_tokens == 0
+    assert parse({}).max_tokens == 16
+
+
+def test_a_hole_in_the_form_of_a_family_is_a_hole_as_with_a_suffix() -> None:
+    marked = {"prompt": "<PRE> def f( <SUF>):\n <MID>"}
+    assert parse(marked) == parse({"prompt": "def f(", "suffix": "):\n"})
+    with_suffix = parse(marked | {"suffix": "x"})
+    assert (with_suffix.prefix, with_suffix.suffix) == (marked["prompt"], "x")
+
+
+def test_several_prompts_are_a_request_each() -> None:
+    body = {"prompt": ["a", "b"], "suffix": "c", "n": 2}
+    asked = OpenAIDialect().parse(body, settings(), MODEL)
+    assert [(one.prefix, one.suffix) for one in asked.requests] == [
+        *[("a", "c")] * 2,
+        *[("b", "c")] * 2,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ import pytest
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.families import FAMILIES, FamilyRow
 from suture.server.request import ExtraText
-from suture.server.routes.raw_prompts import Hole, read_hole, read_raw_hole
+from suture.server.routes.raw_prompts import (
+    Hole,
+    hole_of,
+    read_hole,
+    read_opened_hole,
+    read_raw_hole,
+)
 
 QWEN = "qwen2.5-coder"
 PRE, SUF, MID = "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"
@@ -23,6 +29,8 @@ PRE, SUF, MID = "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"
         (f"{SUF}b{PRE}a", ("a", "b")),
         (f"{PRE}{SUF}{MID}", ("", "")),
         (f"{PRE}a{SUF}{MID}", ("a", "")),
+        (f"\n\n{PRE}a{SUF}b{MID}", ("a", "b")),
+        (f"<|endoftext|>{PRE}a{SUF}b{MID}", ("a", "b")),
     ],
 )
 def test_a_hole_is_read_back_from_every_order(prompt: str, hole: tuple[str, str]) -> None:
@@ -33,6 +41,8 @@ def test_a_hole_is_read_back_from_every_order(prompt: str, hole: tuple[str, str]
 def test_a_hole_in_the_form_of_another_family_is_one_too(family: str | None) -> None:
     assert read_raw_hole(f"{PRE}a{SUF}b{MID}", family) == Hole("a", "b")
     assert read_raw_hole("[SUFFIX]b[PREFIX]a", family) == Hole("a", "b")
+    assert read_raw_hole("<s>[SUFFIX]b[PREFIX]a", family) == Hole("a", "b")
+    assert read_raw_hole("</s><PRE>a<SUF>b<MID>", family) == Hole("a", "b")
     assert read_raw_hole("<PRE> a <SUF>b <MID>", family) == Hole("a", "b")
 
 
@@ -42,6 +52,7 @@ def test_what_has_none_of_the_models_sentinels_and_is_no_hole_is_text(
     family: str | None, prompt: str
 ) -> None:
     assert read_raw_hole(prompt, family) is None
+    assert read_opened_hole(prompt, family) is None
 
 
 @pytest.mark.parametrize(
@@ -66,6 +77,27 @@ def test_sentinels_in_no_known_order_are_refused_without_a_word_of_the_text(prom
         read_raw_hole(prompt, QWEN)
     assert raised.value.field == "prompt"
     assert read_hole(prompt, QWEN) is None
+    if prompt.startswith("x"):
+        assert read_opened_hole(prompt, QWEN) is None
+    else:
+        with pytest.raises(InvalidRequest, match="no order that is read"):
+            read_opened_hole(prompt, QWEN)
+
+
+@pytest.mark.parametrize("text", [f"{SUF}x", f"x{SUF}", PRE, MID, f"{SUF}{PRE}", "<|file_sep|>a"])
+def test_sentinels_of_a_users_own_text_never_cut_it_elsewhere(text: str) -> None:
+    for prompt in (f"{PRE}{text}{SUF}b{MID}", f"{PRE}a{SUF}{text}{MID}"):
+        with pytest.raises(InvalidRequest, match="no order that is read"):
+            read_opened_hole(prompt, QWEN)
+
+
+def test_files_that_continue_puts_before_a_prefix_are_files() -> None:
+    mark = "<|system_separator_istruction_repository_level|>"
+    files = "<|repo_name|>r\n<|file_sep|>lib/b.py\nx = 1\n<|file_sep|>src/a.py"
+    expected = Hole(f"p{SUF}{mark}", "s", (ExtraText("x = 1\n", "lib/b.py"),), "src/a.py")
+    assert hole_of(f"{files}{mark}p{SUF}{mark}", "s") == expected
+    for text in ("", "p", files, mark, f"x{mark}p", f"{PRE}a{mark}p", f"<|file_sep|>a\nb{mark}p"):
+        assert hole_of(text, "s") == Hole(text, "s")
 
 
 def test_codellamas_blanks_belong_to_its_sentinels() -> None:
@@ -91,6 +123,8 @@ def test_files_before_the_hole_are_files() -> None:
     assert read_raw_hole(f"{files}{PRE}p{SUF}s{MID}", QWEN) == hole
     titled = f"{files}<|file_sep|>src/a.py\n{PRE}p{SUF}s{MID}"
     assert read_raw_hole(titled, QWEN) == replace(hole, path="src/a.py")
+    alone = Hole("y\n", "", hole.extra[:1], "c.py")
+    assert read_raw_hole(files, QWEN) == read_opened_hole(files, QWEN) == alone
     starcoder = "<file_sep>a.py\nz<file_sep>b.py\n<fim_prefix>p<fim_suffix>s<fim_middle>"
     assert read_hole(starcoder, QWEN) == Hole("p", "s", (ExtraText("z", "a.py"),), "b.py")
 
