@@ -13,7 +13,7 @@ export CUDA PORTABLE
 CLIENTS := $(VENV)/clients
 export TABBY_AGENT_DIR ?= $(wildcard $(CLIENTS)/node_modules/tabby-agent)
 
-.PHONY: setup demo serve clients test check fix bench .bench clean
+.PHONY: setup demo serve clients test check fix pages bench .bench clean
 
 setup: $(STAMP)
 	@$(BIN)/python .dev/llama_wheel.py
@@ -53,6 +53,10 @@ check: setup
 fix: setup
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+# The page at / anew, after a change of server/pages/src; what comes out is committed. Needs npm.
+pages:
+	@cd server/pages && npm ci --silent && npm run --silent build
 
 # The benchmarks of text, with their figures.
 bench: .bench

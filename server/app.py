@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -12,12 +14,13 @@ from starlette.routing import Route
 from suture.server.counters import ShownCounters
 from suture.server.errors import EngineError, SutureError
 from suture.server.one_model import OneModel
+from suture.server.recent import Recent
 from suture.server.routes.absent import absence
 from suture.server.routes.access import Access
 from suture.server.routes.completer import Completer, Pool
 from suture.server.routes.deepseek import DeepSeekDialect
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
-from suture.server.routes.explain import Explain, ExplainPage
+from suture.server.routes.explain import Explain
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
 from suture.server.routes.llama_cpp_completion import LlamaCppCompletionDialect
 from suture.server.routes.llama_cpp_models import ModelLoading
@@ -27,6 +30,7 @@ from suture.server.routes.mistral import MistralDialect
 from suture.server.routes.ollama import OllamaDialect
 from suture.server.routes.ollama_models import RunningModels, ShownModel, Tags, api_version
 from suture.server.routes.openai import Models, OpenAIDialect
+from suture.server.routes.pages import page_routes
 from suture.server.routes.refact import RefactDialect
 from suture.server.routes.refact_caps import Caps, ping
 from suture.server.routes.status import MetricsPage, Status
@@ -56,52 +60,33 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
     """
     pool = served if isinstance(served, Pool) else OneModel(served)
     models = ModelLoading(pool)
-    completion = CompletionRoute(LlamaCppCompletionDialect(), pool, settings)
-    shown = ShownCounters()
+    recent, shown = Recent(), ShownCounters()
+    completions = partial(CompletionRoute, pool=pool, settings=settings, recent=recent)
+    completion = completions(LlamaCppCompletionDialect())
     routes = [
-        Route("/infill", CompletionRoute(LlamaCppDialect(), pool, settings), methods=["POST"]),
+        Route("/infill", completions(LlamaCppDialect()), methods=["POST"]),
         Route("/completion", completion, methods=["POST"]),
         Route("/completions", completion, methods=["POST"]),
         Route("/tokenize", Tokenize(pool), methods=["POST"]),
         Route("/detokenize", Detokenize(pool), methods=["POST"]),
         Route("/props", Props(pool).get),
         Route("/lora-adapters", lora_adapters),
-        Route(
-            "/v1/completions",
-            CompletionRoute(TabbyDialect(), pool, settings),
-            methods=["POST"],
-        ),
+        Route("/v1/completions", completions(TabbyDialect()), methods=["POST"]),
         Route("/v1/events", Events(shown).post, methods=["POST"]),
         Route("/v1/health", TabbyHealth(pool, settings).get, methods=["GET", "POST"]),
         Route("/v1beta/server_setting", ServerSetting().get),
-        Route(
-            "/v1/code-completion",
-            CompletionRoute(RefactDialect(), pool, settings),
-            methods=["POST"],
-        ),
+        Route("/v1/code-completion", completions(RefactDialect()), methods=["POST"]),
         Route("/v1/ping", ping),
         Route("/v1/caps", Caps(pool).get),
-        Route(
-            "/api/generate",
-            CompletionRoute(OllamaDialect(), pool, settings, LINES),
-            methods=["POST"],
-        ),
+        Route("/api/generate", completions(OllamaDialect(), framing=LINES), methods=["POST"]),
         Route("/api/show", ShownModel(pool).post, methods=["POST"]),
         Route("/api/tags", Tags(pool).get),
         Route("/api/ps", RunningModels(pool).get),
         Route("/api/version", api_version),
-        Route(
-            "/v1/fim/completions",
-            CompletionRoute(MistralDialect(), pool, settings),
-            methods=["POST"],
-        ),
-        Route(
-            "/beta/completions",
-            CompletionRoute(DeepSeekDialect(), pool, settings),
-            methods=["POST"],
-        ),
+        Route("/v1/fim/completions", completions(MistralDialect()), methods=["POST"]),
+        Route("/beta/completions", completions(DeepSeekDialect()), methods=["POST"]),
         Route("/v1/explain", Explain(OpenAIDialect(), pool, settings), methods=["POST"]),
-        Route("/explain", ExplainPage().get),
+        *page_routes(),
         Route("/health", Health(pool, settings).get),
         Route("/metrics", MetricsPage(pool, shown).get),
         Route("/slots", Slots(pool).get),
@@ -109,7 +94,7 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
         Route("/models", Models(pool).get),
         Route("/models/load", models.load, methods=["POST"]),
         Route("/models/unload", models.unload, methods=["POST"]),
-        Route("/v1/status", Status(pool, settings).get),
+        Route("/v1/status", Status(pool, settings, recent, shown).get),
     ]
     return Starlette(
         routes=routes,

@@ -49,6 +49,7 @@ class ModelPool:
         self._by_name = {plain_name(model.name): model for model in self._models}
         self._in_order = ThreadPoolExecutor(1, thread_name_prefix="models")
         self._lock = threading.Lock()
+        self._leaving: list[ServedCompleter] = []
         self._past: list[Measured] = []
         self._check()
 
@@ -82,9 +83,9 @@ class ModelPool:
 
     def measured(self) -> Measured:
         with self._lock:
-            past = list(self._past)
+            gone = [completer.measured() for completer in self._leaving] + self._past
         loaded = [model.measured() for model in self._models]
-        counted = [one for one in loaded if one is not None] + past
+        counted = [one for one in loaded if one is not None] + gone
         held = tuple(model.held() for model in self._models)
         return replace(together(counted) if counted else Measured(), models=held)
 
@@ -114,6 +115,8 @@ class ModelPool:
         self._in_order.submit(_logged, work)
 
     def retire(self, completer: ServedCompleter) -> None:
+        with self._lock:
+            self._leaving.append(completer)
         self.in_order(functools.partial(self._close, completer))
         # After it, when nobody holds the completer any more: vocabularies are large, and what
         # holds them holds itself.
@@ -140,10 +143,13 @@ class ModelPool:
         return leaving
 
     def _close(self, completer: ServedCompleter) -> None:
-        completer.close()
-        past = _past(completer.measured())
-        with self._lock:
-            self._past = [together([*self._past, past])]
+        try:
+            completer.close()
+        finally:
+            past = _past(completer.measured())
+            with self._lock:
+                self._leaving.remove(completer)
+                self._past = [together([*self._past, past])]
 
     def _check(self) -> None:
         if len(self._by_name) < len(self._models):

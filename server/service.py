@@ -60,7 +60,7 @@ class Notifying:
     def _tell(self, message: str) -> None:
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
         ):
             manager.connect(self._address)
             manager.send(message.encode())

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
@@ -78,7 +78,8 @@ class Plain:
     """Says what is to stay on standard error, and shows nothing else."""
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody reads it any more
+            print(line, file=sys.stderr, flush=True)
 
     def show(self, news: News) -> None: ...
 
@@ -191,6 +192,7 @@ class Supervisor:
             self._ask(self._first, self._first.leave)
             self._first, self._second = self._second, None
             self._spawn, self._is_ready = self._renewed, False
+            self._started = time.monotonic()
         if worker is self._first and self._stopped_by is None:
             self._display.show(news)
             if news.state == "ready" and not self._is_ready:

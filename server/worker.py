@@ -240,7 +240,8 @@ class _Serving:
             await self._pause(POLL_LOADING_S)
 
     def _announce(self) -> None:
-        print(f"listening on {self._url}", flush=True)
+        with contextlib.suppress(OSError):  # who started us has left the pipe; we serve
+            print(f"listening on {self._url}", flush=True)
         self._reporter.tell_ready()
 
     async def _end(self) -> None:

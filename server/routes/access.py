@@ -30,13 +30,14 @@ from suture.server.errors import RequestError
 from suture.server.routes.body import BODIES, SharedRoom
 from suture.server.routes.delivery import CALLER, Dialect, error_response
 from suture.server.routes.limits import PLACES, ClientLimits
+from suture.server.routes.pages import PAGE_PATHS
 from suture.server.settings import Settings, read_api_keys
 
 CHALLENGE = 'Bearer realm="suture"'
 MAX_HEAD_BYTES = 64 * 2**10
 # Probes must see whether we live without holding a key; and a browser has none to open a page
 # with, of which what it shows is asked for with one.
-OPEN_PATHS = frozenset({"/health", "/explain"})
+OPEN_PATHS = frozenset({"/health", *PAGE_PATHS})
 
 
 class Unauthorized(RequestError):

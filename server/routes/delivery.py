@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from suture.server.errors import EngineError, Loading, RequestError, SutureError, Unavailable
 from suture.server.logs import without_values
+from suture.server.recent import Recent
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
@@ -29,8 +30,9 @@ from suture.server.request import (
 )
 from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
-from suture.server.routes.completer import Completer, ModelInfo, Pool, ServedModel, model_asked_for
+from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
 from suture.server.routes.limits import places_for
+from suture.server.routes.recording import recorded
 from suture.server.settings import Settings
 from suture.server.sse import EVENTS, EventStream, Framing, encode_json
 
@@ -107,11 +109,13 @@ class CompletionRoute:
         dialect: Dialect,
         pool: Pool,
         settings: Settings,
+        recent: Recent,
         framing: Framing = EVENTS,
     ) -> None:
         self._dialect = dialect
         self._pool = pool
         self._settings = settings
+        self._recent = recent
         self._framing = framing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -157,10 +161,9 @@ class CompletionRoute:
             return
         if asked.wants == "loaded":
             await _until_loaded(model)
-        with model.lease() as completer:
-            requests = (asked.request, *asked.others)
-            async with aclosing(_in_turn(completer, requests)) as chunks:
-                await self._tell(chunks, asked, stream, scope, receive, send)
+        completion = recorded(_completion(model, asked), len(asked.requests), self._recent)
+        async with aclosing(completion) as chunks:
+            await self._tell(chunks, asked, stream, scope, receive, send)
 
     async def _tell(
         self,
@@ -190,16 +193,15 @@ async def _nothing() -> AsyncGenerator[CompletionChunk, None]:
     yield CompletionChunk("", result=CompletionResult("stop"))
 
 
-async def _in_turn(
-    completer: Completer, requests: Sequence[CompletionRequest]
-) -> AsyncGenerator[CompletionChunk, None]:
-    """The chunks of several prompts, one prompt after the other: their candidates count on."""
+async def _completion(model: ServedModel, asked: Asked) -> AsyncGenerator[CompletionChunk, None]:
+    """The chunks of all prompts, one prompt after the other: their candidates count on."""
     first = 0
-    for request in requests:
-        async with aclosing(completer.complete(request)) as chunks:
-            async for chunk in chunks:
-                yield replace(chunk, index=first + chunk.index) if first else chunk
-        first += request.n
+    with model.lease() as completer:
+        for request in (asked.request, *asked.others):
+            async with aclosing(completer.complete(request)) as chunks:
+                async for chunk in chunks:
+                    yield replace(chunk, index=first + chunk.index) if first else chunk
+            first += request.n
 
 
 def scoped(request: CompletionRequest, scope: Scope) -> CompletionRequest:

@@ -1,21 +1,14 @@
-"""`POST /v1/explain`: why a completion is what it is; `GET /explain`: a page to watch it on.
+"""`POST /v1/explain`: why a completion is what it is; `GET /explain` is a page to watch it on.
 
 The body is that of `/infill`, and checked as it is. Of it `stream`, `n`, `seq` and the temperature
 say nothing here; `n_predict` is 8 where there is none, 0 is 1, and no text has more than 64 tokens.
 Errors are in the words of `/v1/`.
-
-The page is static and open to all: what it shows comes from `/v1/explain`, which wants the API
-key. Its script and style are named by their hashes, and nothing else of any kind is run or loaded.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
-import re
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -90,37 +83,6 @@ class Explain:
         body = encode_json(explanation_json(explanation, model.info.name))
         headers = {"Cache-Control": "no-store"}
         await Response(body, 200, headers, "application/json")(scope, receive, send)
-
-
-class ExplainPage:
-    """`GET /explain`."""
-
-    def __init__(self) -> None:
-        html = resources.files("suture.server.routes").joinpath("explain.html").read_text("utf-8")
-        self._html = html
-        self._headers = {
-            "Content-Security-Policy": content_security_policy(html),
-            "Cache-Control": "no-cache",
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        }
-
-    async def get(self, request: Request) -> Response:
-        return Response(self._html, 200, self._headers, "text/html")
-
-
-def content_security_policy(html: str) -> str:
-    """Lets the page's own script and style run and its server be asked, and nothing else."""
-    [script] = re.findall(r"(?s)<script>(.*?)</script>", html)
-    [style] = re.findall(r"(?s)<style>(.*?)</style>", html)
-    return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def explanation_json(explanation: Explanation, model: str) -> Json:

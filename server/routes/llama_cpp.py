@@ -2,8 +2,9 @@
 
 The text before the cursor is `input_prefix` + `prompt`. Sampling defaults are llama-server's.
 
-Accepted without effect, as they only concern speed or slots: `cache_prompt`, `n_cache_reuse`,
-`id_slot`, `timings_per_token`, `n_keep`, and `n_indent` until shaping has it.
+Accepted without effect, as they only concern speed, slots or pings: `cache_prompt`,
+`n_cache_reuse`, `id_slot`, `timings_per_token`, `n_keep`, `sse_ping_interval`, and `n_indent`, of
+which shaping knows more.
 Streams end without `[DONE]`. `response_fields` picks fields of an answer that is not streamed;
 the `suture` object is always in it.
 """

@@ -1,6 +1,7 @@
 """`GET /v1/status`: whether this is Suture, and how it does; `GET /metrics`: all that is counted.
 
-Clients tell Suture from llama-server, which uses the same port, by the key `suture`.
+Clients tell Suture from llama-server, which uses the same port, by the key `suture`. The status
+page asks each second, so that all of it is at hand.
 """
 
 from __future__ import annotations
@@ -8,24 +9,33 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.counters import ShownCounters
 from suture.server.metrics import CONTENT_TYPE, Metrics
+from suture.server.recent import Recent
 from suture.server.routes.completer import Pool, shown_state
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 from suture.server.version import VERSION
 
+_STATM = Path("/proc/self/statm")
+
 
 class Status:
-    """Answers with version, state, models, process, public settings and the counters of all."""
+    """Answers with version, state, models, process, public settings, the counters of all, the
+    requests of late and what users did with the texts that they were shown."""
 
-    def __init__(self, pool: Pool, settings: Settings) -> None:
+    def __init__(
+        self, pool: Pool, settings: Settings, recent: Recent, shown: ShownCounters
+    ) -> None:
         self._pool = pool
         self._settings = settings
+        self._recent = recent
+        self._shown = shown
         self._started = time.monotonic()
 
     async def get(self, request: Request) -> Response:
@@ -47,11 +57,37 @@ class Status:
                 {"name": one.info.name, "state": shown_state(one), "bytes": one.n_bytes}
                 for one in self._pool.models
             ],
+            "recent": self._recent.as_json(time.monotonic()),
+            "shown": _shown_json(self._shown),
             "pid": os.getpid(),
+            "memory_bytes": resident_bytes(),
             "uptime_s": round(time.monotonic() - self._started, 3),
             "settings": self._settings.public(),
         }
         return Response(encode_json(status), media_type="application/json")
+
+
+def _shown_json(shown: ShownCounters) -> dict[str, int]:
+    """Texts that were shown, taken whole, taken by a line, and turned down."""
+    events = shown.events
+    return {
+        "view": events["view", "all"],
+        "select": events["select", "all"],
+        "select_line": events["select", "line"],
+        "dismiss": events["dismiss", "all"],
+    }
+
+
+def resident_bytes(statm: Path = _STATM) -> int | None:
+    """How much memory this process has, weights that it has read from a file included.
+
+    None where there is nobody to ask.
+    """
+    try:
+        n_pages = int(statm.read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return n_pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class MetricsPage:

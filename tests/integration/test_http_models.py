@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from support.fake_completer import FakeCompleter
 from support.http_server import Json, client, events, serving, settings
+from support.json_values import JSON
 from support.pools import Scripted
 from suture.server import pooled_model
+from suture.server.app import create_app
 from suture.server.pool import ModelPool
 
 # Of a hole the models are shown its end, and then the line.
@@ -259,6 +267,18 @@ def test_a_server_of_one_completer_has_it_loaded_always() -> None:
         assert refused.status_code == 400 and "cannot be unloaded" in refused.text
         stream = http.post("/v1/completions", json={"prompt": "a", "model": "x", "stream": True})
         assert events(stream)[-1] == "[DONE]"
+
+
+@settings_of_hypothesis(max_examples=60, deadline=None)
+@given(JSON | st.fixed_dictionaries({"model": JSON}))
+def test_any_json_is_answered_in_llama_servers_shape(body: Any) -> None:
+    with TestClient(create_app(FakeCompleter(), settings()), "http://localhost") as http:
+        for path in ("/models/load", "/models/unload"):
+            response = http.post(path, content=json.dumps(body))
+            assert response.status_code in (400, 404)
+            error = response.json()["error"]
+            assert error.keys() == {"code", "message", "type"}
+            assert error["message"] and "\n" not in error["message"] and len(error["message"]) < 400
 
 
 def test_keys_are_checked_here_too(tmp_path_factory: pytest.TempPathFactory) -> None:

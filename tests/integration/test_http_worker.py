@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -34,7 +35,7 @@ from suture.server.commands import serve
 from suture.server.supervisor import Supervisor
 from suture.server.worker import start_worker
 from support.http_server import settings
-at = settings(port=0, **json.loads(sys.argv[1]))
+at = settings(**{'port': 0} | json.loads(sys.argv[1]))
 with serve.bind(at) as listener:
     serve.listen(listener, at)
     command = sys.argv[2:]
@@ -191,6 +192,29 @@ def test_after_a_crash_the_next_request_is_served_by_a_new_worker() -> None:
         assert "the worker died of SIGABRT: starting it again" in process.communicate()[1]
 
 
+def test_it_serves_on_where_nobody_reads_what_it_says() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = start("slow", port=str(port))
+    assert process.stdout is not None
+    process.stdout.close()
+    with client(f"http://127.0.0.1:{port}") as http:
+        ends = time.monotonic() + 60
+        while time.monotonic() < ends:
+            with suppress(httpx2.ConnectError):
+                if http.get("/health").status_code == 200:
+                    break
+            time.sleep(0.1)
+        time.sleep(1)
+        assert complete(http, "x").json()["content"] == "range(3)"
+    process.terminate()
+    assert process.wait(timeout=20) == 0
+    assert process.stderr is not None
+    assert process.stderr.read().splitlines() == ["started", "closed"]
+    process.stderr.close()
+
+
 def test_a_model_that_cannot_be_loaded_is_one_line_and_status_2() -> None:
     process = start("broken")
     out, errors = process.communicate(timeout=20)
@@ -200,7 +224,7 @@ def test_a_model_that_cannot_be_loaded_is_one_line_and_status_2() -> None:
 
 def test_an_engine_that_fails_for_good_is_restarted_and_given_up() -> None:
     process = start("dead")
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=90)
     assert process.returncode == 3
     assert errors.count("suture: the engine is gone") == 3
     assert errors.endswith("3 times in a row: giving up\n")

@@ -25,17 +25,20 @@ def settings(**flags: object) -> Settings:
 
 @contextmanager
 def serving(served: Pool | Completer, **flags: object) -> Iterator[str]:
-    """The base URL of a server that answers with `served` until the block ends."""
+    """The base URL of a server that answers with `served` until the block ends.
+
+    It has a free port where there is no `port` among the flags.
+    """
     at = settings(**flags)
-    with serving_app(create_app(served, at), at) as url:
+    with serving_app(create_app(served, at), at, int(str(flags.get("port", 0)))) as url:
         yield url
 
 
 @contextmanager
-def serving_app(app: ASGIApp, at: Settings) -> Iterator[str]:
+def serving_app(app: ASGIApp, at: Settings, port: int = 0) -> Iterator[str]:
     """The same of any application."""
     server = uvicorn.Server(http_config(app, at, drain_s=1))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()

@@ -45,7 +45,11 @@ def test_the_wheel_has_the_packages_the_models_and_no_links(tmp_path: Path) -> N
     top = {"/".join(name.split("/")[:2]) for name in names if name.startswith("suture/")}
     assert top == packages
     assert {f"{package}/py.typed" for package in packages} <= set(names)
-    assert "suture/server/routes/explain.html" in names
+    pages = {name for name in names if name.startswith("suture/server/pages/")}
+    assert pages == {
+        f"suture/server/pages/built/{name}"
+        for name in ("icon.svg", "licences.txt", "page.css", "page.html", "page.js")
+    }
     assert "suture/__init__.py" not in names
 
 
