@@ -1,6 +1,7 @@
 """Many clients with no manners against a real server: is anything lost, stuck or kept?
 
     python benchmarks/soak.py [--clients N] [--requests N] [--streams N] [--seed N]
+    python benchmarks/soak.py --minutes 20 [--model NAME|PATH] [--clients N] [--seed N]
 
 The model is tiny and has random weights, so that the server and not the model is at work. Each
 client asks for holes and for text, as streams and whole, in sessions whose newer requests overtake
@@ -8,6 +9,12 @@ older ones, with deadlines, and leaves when it likes: in the queue, while its pr
 some events. One that is refused comes back as it is told to. Then as many streams as asked for are
 open at once, 32 of them drawing. A process of its own asks `/health` all the time. Status 1 if a
 request was lost or is stuck, or the engine still holds a sequence for one.
+
+With `--minutes` two servers are asked for so long, in every dialect: one with a real model, by
+default the small one, which goes on left to right, and one with the tiny model, which fills holes
+too. Clients pause, leave when they like, in the middle of a body as well, and send bodies that must
+be refused. What each worker holds is looked at every few seconds: memory, files and threads.
+Status 1 also if a worker was another one at the end, or has kept files open.
 """
 
 from __future__ import annotations
@@ -17,9 +24,9 @@ import asyncio
 import collections
 import contextlib
 import multiprocessing
-import os
 import random
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -32,6 +39,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from harness.memory import Held, memory_of
+from harness.mixed_traffic import Sent, Traffic, ends_with_done, ends_with_stop, has, sent
+from harness.servers import model_path
+from harness.tables import percentile, print_table, show_progress
 
 from suture.server.settings import load_settings
 
@@ -43,8 +54,13 @@ from support.vocabularies import pulled  # noqa: E402
 
 CTX, PARALLEL, QUEUE = 4096, 8, 40
 # Nothing that is asked here takes long: who has no end by then never gets one.
-STUCK_S = 120.0
+STUCK_S = 300.0
 POLL_S = 0.05
+LOOK_S = 5.0
+# Until every cache is full and every thread is there: this part of the minutes.
+WARM_UP = 0.1
+# What may stay open when nobody asks: connections in their last moments.
+FEW_FILES = 8
 LINES = (ROOT / "server" / "engine" / "kv.py").read_text().splitlines(keepends=True)
 
 
@@ -54,6 +70,7 @@ class Tally:
 
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     losses: collections.Counter[str] = field(default_factory=collections.Counter)
+    kinds: collections.Counter[str] = field(default_factory=collections.Counter)
     health_s: list[float] = field(default_factory=list)
 
     @property
@@ -67,6 +84,8 @@ class Tally:
 
 def main() -> int:
     arguments = parse()
+    if arguments.minutes:
+        return mixed(arguments)
     with tempfile.TemporaryDirectory() as folder:
         [vocabulary] = pulled(["vocab-starcoder"], load_settings().model_store).values()
         model = tiny_model(vocabulary, Path(folder) / "starcoder-tiny.gguf")
@@ -78,11 +97,15 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--clients", type=int, help="64; with --minutes 4 of each server")
     parser.add_argument("--requests", type=int, default=50, help="of each client")
     parser.add_argument("--streams", type=int, default=300, help="open at once, at the end")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    parser.add_argument("--minutes", type=float, help="of mixed traffic, and nothing else")
+    parser.add_argument("--model", default="smollm2-135m", metavar="NAME|PATH", help="then served")
+    arguments = parser.parse_args()
+    arguments.clients = arguments.clients or (4 if arguments.minutes else 64)
+    return arguments
 
 
 @contextlib.contextmanager
@@ -206,17 +229,10 @@ class Client:
             n_requests -= n_together
 
     async def ask(self, in_session: bool) -> None:
-        path, body = self.body(in_session)
         leaves_s = self._rng.expovariate(5) if self._rng.random() < 0.3 else None
-        asking = asyncio.create_task(request(self._http, path, body, self._tally))
-        done, _ = await asyncio.wait({asking}, timeout=STUCK_S if leaves_s is None else leaves_s)
-        if done:
-            return
-        self._tally.outcomes["stuck" if leaves_s is None else "left"] += 1
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        await asked_until(self._http, self.request(in_session), self._tally, leaves_s)
 
-    def body(self, in_session: bool) -> tuple[str, dict[str, Any]]:
+    def request(self, in_session: bool) -> Sent:
         rng = self._rng
         at = rng.randrange(len(LINES))
         before = "".join(LINES[max(at - rng.choice((3, 10, 30)), 0) : at]) + LINES[at][: at % 40]
@@ -227,45 +243,54 @@ class Client:
             self._seq += 1
             body |= {"session": self._session, "seq": self._seq}
         if rng.random() < 0.5:
-            return "/v1/completions", body | {"prompt": before, "max_tokens": n_tokens}
+            body |= {"prompt": before, "max_tokens": n_tokens}
+            judge = ends_with_done if body["stream"] else has('"finish_reason"')
+            return sent("OpenAI", "/v1/completions", body, judge)
         if rng.random() < 0.3:
             body["t_max_predict_ms"] = rng.randint(1, 50)
         if rng.random() < 0.1:
             body["t_max_prompt_ms"] = rng.randint(1, 20)
         body |= {"input_prefix": before, "input_suffix": after, "n_predict": n_tokens}
-        return "/infill", body
+        return sent("llama.cpp /infill", "/infill", body, ends_with_stop)
 
 
-async def request(http: httpx2.AsyncClient, path: str, body: dict[str, Any], tally: Tally) -> None:
+async def asked_until(
+    http: httpx2.AsyncClient, asked: Sent, tally: Tally, leaves_s: float | None
+) -> None:
+    """One request, whose client leaves after `leaves_s` seconds, if it has no answer by then."""
+    asking = asyncio.create_task(request(http, asked, tally))
+    done, _ = await asyncio.wait({asking}, timeout=STUCK_S if leaves_s is None else leaves_s)
+    if done:
+        return
+    tally.outcomes["stuck" if leaves_s is None else "left"] += 1
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+async def request(http: httpx2.AsyncClient, asked: Sent, tally: Tally) -> None:
     """One request, as often as it is refused, to a whole answer or a loss."""
     while True:
         try:
-            response = await http.post(path, json=body)
+            response = await http.post(asked.path, content=asked.content)
         except httpx2.HTTPError as error:
-            tally.lose(type(error).__name__)
+            tally.lose(f"{asked.kind}: {type(error).__name__}")
             return
         if response.status_code != 503:
             break
         tally.outcomes["refused"] += 1
         await asyncio.sleep(int(response.headers["retry-after"]) * random.uniform(0.2, 1.0))
-    if response.status_code != 200:
-        tally.lose(f"status {response.status_code}")
-    elif not is_whole(path, body, response.text):
-        tally.lose("half an answer")
-    else:
+    if asked.is_whole(response.status_code, response.text):
         tally.outcomes["answered"] += 1
-
-
-def is_whole(path: str, body: dict[str, Any], text: str) -> bool:
-    if path == "/v1/completions":
-        end = "data: [DONE]\n\n" if body["stream"] else '"finish_reason"'
-        return end in text and '"error"' not in text
-    return '"stop":true' in text and '"error"' not in text
+        tally.kinds[asked.kind] += 1
+    elif response.status_code == 200:
+        tally.lose(f"{asked.kind}: half an answer")
+    else:
+        tally.lose(f"{asked.kind}: status {response.status_code}")
 
 
 async def long_stream(http: httpx2.AsyncClient, tally: Tally, n: int) -> None:
     body = {"prompt": f"{n} = ", "max_tokens": 40, "ignore_eos": True, "stream": True}
-    await request(http, "/v1/completions", body, tally)
+    await request(http, sent("OpenAI", "/v1/completions", body, ends_with_done), tally)
 
 
 async def what_is_held(http: httpx2.AsyncClient) -> dict[str, object]:
@@ -287,8 +312,139 @@ async def what_is_held(http: httpx2.AsyncClient) -> dict[str, object]:
 
 
 def resident_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return memory_of(pid).rss_mb
+
+
+@dataclass
+class Watched:
+    """A server in mixed traffic, and what was seen of it, at last when nobody asked any more."""
+
+    name: str
+    url: str
+    pid: int
+    fills: bool
+    tally: Tally = field(default_factory=Tally)
+    seen: list[Held] = field(default_factory=list)
+    end: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def is_sound(self) -> bool:
+        is_closed = self.seen[-1].n_files <= self.seen[0].n_files + FEW_FILES
+        is_free = not self.end["sequences running"]
+        return self.tally.is_sound and is_free and is_closed and bool(self.end["same worker"])
+
+
+def mixed(arguments: argparse.Namespace) -> int:
+    """Two servers in mixed traffic, for so many minutes."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        [vocabulary] = pulled(["vocab-starcoder"], load_settings().model_store).values()
+        tiny = tiny_model(vocabulary, Path(folder) / "starcoder-tiny.gguf")
+        paths = (model_path(arguments.model), tiny)
+        watched = [met(running.enter_context(serving(path, PARALLEL, QUEUE))) for path in paths]
+        asyncio.run(soak_mixed(watched, arguments))
+    report(watched, arguments)
+    return 0 if all(one.is_sound for one in watched) else 1
+
+
+def met(url: str) -> Watched:
+    """The server, once its model is loaded."""
+    with httpx2.Client(base_url=url, trust_env=False, timeout=STUCK_S) as http:
+        while http.get("/health").status_code != 200:
+            time.sleep(POLL_S)
+        status = http.get("/v1/status").json()
+    model, pid = status["model"], status["pid"]
+    return Watched(model["name"], url, pid, bool(model["fim"]), seen=[Held.by(pid)])
+
+
+async def soak_mixed(watched: list[Watched], arguments: argparse.Namespace) -> None:
+    deadline = time.monotonic() + 60 * arguments.minutes
+    typing = [
+        typist(one, random.Random(f"{arguments.seed} {one.name} {n}"), deadline)
+        for one in watched
+        for n in range(arguments.clients)
+    ]
+    with contextlib.ExitStack() as asking:
+        for one in watched:
+            asking.enter_context(asked_all_the_time(one.url, one.tally))
+        await asyncio.gather(look(watched, deadline), *typing)
+    for one in watched:
+        async with many_connections(one.url) as http:
+            one.end = await what_is_held(http)
+            one.end["same worker"] = (await http.get("/v1/status")).json()["pid"] == one.pid
+    # Connections of ours are closed only now.
+    await asyncio.sleep(LOOK_S)
+    for one in watched:
+        one.seen.append(Held.by(one.pid))
+
+
+async def typist(one: Watched, rng: random.Random, deadline: float) -> None:
+    """One client, in every dialect, until the deadline."""
+    traffic = Traffic(LINES, rng, one.fills)
+    async with many_connections(one.url) as http:
+        while time.monotonic() < deadline:
+            asked = traffic.next()
+            if rng.random() < 0.02:
+                await leave_within_a_body(one, asked)
+            else:
+                leaves_s = rng.expovariate(5) if rng.random() < 0.3 else None
+                await asked_until(http, asked, one.tally, leaves_s)
+            await asyncio.sleep(rng.expovariate(3))
+
+
+async def leave_within_a_body(one: Watched, asked: Sent) -> None:
+    """Sends half of a request, and goes."""
+    url = httpx2.URL(one.url)
+    head = f"POST {asked.path} HTTP/1.1\r\nHost: {url.host}\r\n"
+    half = asked.content[: len(asked.content) // 2]
+    with socket.create_connection((url.host, url.port or 80)) as connection:
+        connection.sendall(f"{head}Content-Length: {len(asked.content)}\r\n\r\n".encode() + half)
+        await asyncio.sleep(POLL_S)
+    one.tally.outcomes["left"] += 1
+
+
+async def look(watched: list[Watched], deadline: float) -> None:
+    """Sees what the workers hold, until the deadline."""
+    while (left_s := deadline - time.monotonic()) > 0:
+        await asyncio.sleep(min(LOOK_S, left_s))
+        for one in watched:
+            one.seen.append(Held.by(one.pid))
+        n_answered = sum(one.tally.outcomes["answered"] for one in watched)
+        show_progress(f"{left_s / 60:.1f} minutes left, {n_answered} answered")
+    show_progress("")
+
+
+def report(watched: list[Watched], arguments: argparse.Namespace) -> None:
+    print(f"{arguments.minutes:g} minutes, {arguments.clients} clients of each server")
+    rows = [rows_of(one) for one in watched]
+    titles = [f"{one.name}, {'holes too' if one.fills else 'left to right'}" for one in watched]
+    print_table(["", *titles], [[name, *(each[name] for each in rows)] for name in rows[0]])
+    kinds = sorted({kind for one in watched for kind in one.tally.kinds})
+    print_table(
+        ["answered", *(one.name for one in watched)],
+        [[kind, *(one.tally.kinds[kind] for one in watched)] for kind in kinds],
+    )
+
+
+def rows_of(one: Watched) -> dict[str, object]:
+    waits = [1000 * wait for wait in one.tally.health_s]
+    half, most = percentile(waits, 50), percentile(waits, 99)
+    rows = counted(one.tally) | one.end
+    rows["same worker"] = "yes" if one.end["same worker"] else "no"
+    rows["/health, ms"] = f"p50 {half:.1f}, p99 {most:.1f}, max {max(waits):.0f}"
+    names = {"MB resident": "rss_mb", "MB not in files": "own_mb"}
+    names |= {"open files": "n_files", "threads": "n_threads"}
+    for title, name in names.items():
+        rows[f"{title}: before, warm, half way, at the end, at rest; most"] = told(one, name)
+    return rows
+
+
+def told(one: Watched, name: str) -> str:
+    """What the worker held of it at five moments, and at most."""
+    values = [getattr(held, name) for held in one.seen]
+    before, *traffic, at_rest = values
+    warm, half_way = traffic[int(WARM_UP * len(traffic))], traffic[len(traffic) // 2]
+    moments = (before, warm, half_way, traffic[-1], at_rest)
+    return f"{', '.join(f'{value:.0f}' for value in moments)}; {max(values):.0f}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,3 +34,19 @@ def tree_of(pid: int) -> list[int]:
     """The process and all that it has started, directly or not."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(found for child in children for found in tree_of(int(child)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a process has at one moment: memory, file descriptors and threads."""
+
+    rss_mb: float
+    own_mb: float
+    n_files: int
+    n_threads: int
+
+    @classmethod
+    def by(cls, pid: int) -> Held:
+        memory = memory_of(pid)
+        n_files, n_threads = (len(os.listdir(f"/proc/{pid}/{kind}")) for kind in ("fd", "task"))
+        return cls(memory.rss_mb, memory.own_mb, n_files, n_threads)

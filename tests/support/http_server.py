@@ -35,9 +35,9 @@ def serving(served: Pool | Completer, **flags: object) -> Iterator[str]:
 
 
 @contextmanager
-def serving_app(app: ASGIApp, at: Settings, port: int = 0) -> Iterator[str]:
-    """The same of any application."""
-    server = uvicorn.Server(http_config(app, at, drain_s=1))
+def serving_app(app: ASGIApp, at: Settings | None = None, port: int = 0) -> Iterator[str]:
+    """The same of any application; `at` says of TLS what the server is to know."""
+    server = uvicorn.Server(http_config(app, at or settings(), drain_s=1))
     with socket.create_server(("127.0.0.1", port)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
