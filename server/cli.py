@@ -25,7 +25,14 @@ from suture.server.settings import debug_requested
 from suture.server.version import VERSION
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-VERBS = ("serve", "complete", "explain", "pull", "models", "doctor")
+# The modules of the verbs. That of `lsp` stands above this package, which imports nothing of it.
+VERBS = {
+    **{
+        verb: f"suture.server.commands.{verb}"
+        for verb in ("serve", "complete", "explain", "pull", "models", "doctor")
+    },
+    "lsp": "suture.lsp.command",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,7 +44,10 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
-    verbs = {verb: importlib.import_module(f"suture.server.commands.{verb}") for verb in VERBS}
+    argv = sys.argv[1:] if argv is None else argv
+    # Only what is needed: an editor waits for its bridge to start.
+    named = {argv[0]: VERBS[argv[0]]} if argv and argv[0] in VERBS else VERBS
+    verbs = {verb: importlib.import_module(module) for verb, module in named.items()}
     try:
         args = build_parser(verbs).parse_args(argv)
     except SystemExit as stop:  # after --help, --version and usage errors

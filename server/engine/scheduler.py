@@ -57,13 +57,11 @@ class Scheduler:
         self._engine: Engine | None = None
         self._runs: Runs | None = None
         self._chunk = PREFILL_CHUNK
-        self._is_member = False
         self._thread = thread or EngineThread()
         self._owns_thread = thread is None
         self._condition = self._thread.changed
 
     def start(self) -> None:
-        self._is_member = True
         self._thread.join(self)
 
     def close(self) -> None:
@@ -73,13 +71,13 @@ class Scheduler:
             waiting, self._waiting = list(self._waiting), collections.deque()
             for job in self._running:
                 job.end_early = job.end_early or "cancelled"
-            self._end_spare()
+            self.end_spare()
             self._reconsider()
             self._condition.notify_all()
         for job in waiting:
             job.end("cancelled")
         with self._condition:
-            self._condition.wait_for(lambda: not self._is_member)
+            self._condition.wait_for(lambda: not self._thread.has(self))
         if self._owns_thread:
             self._thread.close()
 
@@ -148,7 +146,7 @@ class Scheduler:
                 job.number = self._n_submitted
                 self._n_submitted += 1
             self._waiting.extend(jobs)
-            self._end_spare()
+            self._thread.end_spare()
             self._reconsider()
             self._condition.notify_all()
 
@@ -183,10 +181,6 @@ class Scheduler:
         for job in jobs:
             self.cancel(job, "cancelled")
 
-    def _end_spare(self) -> None:
-        if self._spare is not None:
-            self._spare.end_early = "cancelled"
-
     def _reconsider(self) -> None:
         """Ask whether the evaluation under way is still worth its end."""
         if self._runs is not None:
@@ -211,6 +205,12 @@ class Scheduler:
             return "load"
         return "spare" if self._spare else None
 
+    def end_spare(self) -> None:
+        """Have spare work end at the next chance. With the lock held."""
+        if self._spare is not None:
+            self._spare.end_early = "cancelled"
+            self._reconsider()
+
     def turn(self) -> None:
         """One step; before the first the loading, after the last the freeing."""
         if self._state == "closed" and not (self._running or self._spare):
@@ -226,11 +226,6 @@ class Scheduler:
                 self._engine.close()
         finally:
             self._runs = None
-            self._leave()
-
-    def _leave(self) -> None:
-        with self._condition:
-            self._is_member = False
             self._thread.leave(self)
 
     def _step(self, runs: Runs) -> None:
@@ -262,7 +257,7 @@ class Scheduler:
         for job in left:
             job.generation.close()
             job.tell(error)
-        self._leave()
+        self._thread.leave(self)
 
     def _load(self) -> None:
         error: SutureError | None = None
@@ -282,7 +277,7 @@ class Scheduler:
                 self._state = "ready" if error is None else "failed"
             self._condition.notify_all()
         if error is not None:
-            self._leave()
+            self._thread.leave(self)
 
     def _admit(self, runs: Runs) -> None:
         """Begin jobs that wait, as many as may run."""

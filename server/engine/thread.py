@@ -7,7 +7,7 @@ thread and has turns on it: a turn is a step of its requests, its loading, or it
 W1  Members with work have turns one after the other: nobody waits longer than for one turn of
     each other one. What is to be freed goes before everything else, what is to be loaded among
     those with work.
-W2  Spare work is done only while no member has any other.
+W2  Spare work is done only while no member has any other, and ends when one gets some.
 W3  While one is loaded the others go on and are freed, at each place where loading gives way; they
     get at most as much time as it has had.
 """
@@ -35,6 +35,10 @@ class Member(Protocol):
 
     def turn(self) -> None:
         """Do what is demanded; on the engine's thread, `changed` not held."""
+        ...
+
+    def end_spare(self) -> None:
+        """Have spare work end at once: somebody has other work. Called with `changed` held."""
         ...
 
 
@@ -66,6 +70,15 @@ class EngineThread:
             if member in self._members:
                 self._members.remove(member)
             self.changed.notify_all()
+
+    def has(self, member: Member) -> bool:
+        """Whether a member has turns. With `changed` held."""
+        return member in self._members
+
+    def end_spare(self) -> None:
+        """End the spare work of all members. With `changed` held."""
+        for member in self._members:
+            member.end_spare()
 
     def close(self) -> None:
         """End the thread once nobody demands anything, and wait for it."""

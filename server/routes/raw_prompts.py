@@ -26,6 +26,7 @@ from suture.server.request import ExtraText
 _BLANK = "▁"
 # What Continue puts between other files and the prefix, also where it sends the suffix beside them.
 _CONTINUES = "<|system_separator_istruction_repository_level|>"
+_CONTINUES_FAMILY = "qwen2.5-coder"
 # More files than a prompt has room for.
 _MAX_SENTINELS = 256
 # Which sentinels stand in a hole, in their order, and behind which of them, from 0, the prefix
@@ -64,7 +65,9 @@ def read_hole(prompt: str, family: str | None) -> Hole | None:
     """
     prompt = _from_sentinel(prompt)
     own = [row for row in _rows(family) if _has_sentinels(prompt, row)]
-    holes = (_hole(prompt, row) for row in own or FAMILIES)
+    holes = [_hole(prompt, row) for row in own or FAMILIES]
+    # Of another family's files alone: an XML document may begin with <filename>.
+    holes += [_last_file(prompt, row) for row in own]
     return next((hole for hole in holes if hole is not None), None)
 
 
@@ -99,7 +102,7 @@ def hole_of(prompt: str, suffix: str) -> Hole:
     with a mark of its own behind them: without that the model would read the mark.
     """
     head, mark, prefix = prompt.partition(_CONTINUES)
-    files = read_hole(head + "\n", None) if mark else None
+    files = read_hole(head + "\n", _CONTINUES_FAMILY) if mark else None
     if files is None or files.prefix or files.suffix:
         return Hole(prompt, suffix)
     return Hole(prefix, suffix, files.extra, files.path)
@@ -110,40 +113,53 @@ def _rows(family: str | None) -> list[FamilyRow]:
 
 
 def _hole(prompt: str, row: FamilyRow) -> Hole | None:
-    roles = _roles(row)
-    if not _opens(prompt, row):
-        return None
-    # CodeLlama's: its tokens have the blank before them, and so has the prefix.
-    blank = " " if row.sentinels["pre"].startswith(_BLANK) else ""
-    one_of = "|".join(re.escape(text) for text in sorted(roles, key=len, reverse=True))
-    _, *split = re.split(f"{blank and ' ?'}({one_of})", prompt, maxsplit=_MAX_SENTINELS)
-    order, texts = tuple(roles[text] for text in split[::2]), split[1::2]
-    n_files = sum(role in ("rep", "sep") for role in order)
-    if order[:n_files] not in (("sep",) * n_files, ("rep", *("sep",) * (n_files - 1))):
-        return None
-    titled = zip(order, texts[:n_files], strict=False)
-    files = [_file(text) for role, text in titled if role == "sep"]
-    if n_files == len(order) < _MAX_SENTINELS:
-        return _last_file(files)
+    order, texts = _split(prompt, row)
+    n_files = _n_files(order)
+    files = _files(order, texts[:n_files])
     middle = texts[n_files:]
     for prefix, suffix in _ORDERS.get(order[n_files:], ()):
         if not any(text for i, text in enumerate(middle) if i not in (prefix, suffix)):
-            return _with_files(Hole(middle[prefix].removeprefix(blank), middle[suffix]), files)
+            before = middle[prefix].removeprefix(_blank(row))
+            return _with_files(Hole(before, middle[suffix]), files)
     return None
 
 
-def _file(text: str) -> ExtraText:
-    """A line with a path, and its text."""
-    path, _, content = text.partition("\n")
-    return ExtraText(content, path)
-
-
-def _last_file(files: list[ExtraText]) -> Hole | None:
+def _last_file(prompt: str, row: FamilyRow) -> Hole | None:
     """The end of the last of some files: without a hole, that is where a model goes on."""
-    if not files:
+    order, texts = _split(prompt, row)
+    if not 0 < _n_files(order) == len(order) < _MAX_SENTINELS or order[-1] != "sep":
         return None
-    *extra, own = files
+    *extra, own = _files(order, texts)
     return Hole(own.text, "", tuple(extra), own.path)
+
+
+def _split(prompt: str, row: FamilyRow) -> tuple[tuple[Role, ...], list[str]]:
+    """The sentinels of a prompt that begins with one, and the text behind each."""
+    roles = _roles(row)
+    if not _opens(prompt, row):
+        return (), []
+    one_of = "|".join(re.escape(text) for text in sorted(roles, key=len, reverse=True))
+    _, *split = re.split(f"{_blank(row) and ' ?'}({one_of})", prompt, maxsplit=_MAX_SENTINELS)
+    return tuple(roles[text] for text in split[::2]), split[1::2]
+
+
+def _blank(row: FamilyRow) -> str:
+    """CodeLlama's: its tokens have the blank before them, and so has the prefix."""
+    return " " if row.sentinels["pre"].startswith(_BLANK) else ""
+
+
+def _n_files(order: tuple[Role, ...]) -> int:
+    """How many sentinels are about files; 0 where these stand in no order that is read."""
+    n = sum(role in ("rep", "sep") for role in order)
+    return n if order[:n] in (("sep",) * n, ("rep", *("sep",) * (n - 1))) else 0
+
+
+def _files(order: tuple[Role, ...], texts: list[str]) -> list[ExtraText]:
+    """The files, each a line with its path, and its text."""
+    parted = [
+        text.partition("\n") for role, text in zip(order, texts, strict=False) if role == "sep"
+    ]
+    return [ExtraText(text, path) for path, _, text in parted]
 
 
 def _with_files(hole: Hole, files: list[ExtraText]) -> Hole:

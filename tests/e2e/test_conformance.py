@@ -31,7 +31,7 @@ TOLD_BY_RANDOM = {
 }  # fmt: skip
 # What a small model without sentinels tells besides, and the default one in holes.
 TOLD_BY_SMALL = {"A2", "A3", "A13", "B12", "C6, C9"}
-TOLD_BY_CODER = {"A12, A14", "B1", "B19", "C10", "D12", "D14"}
+TOLD_BY_CODER = {"A12, A14", "B1", "B19", "D12", "D14"}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from support.client_requests import FOLDER, all_requests, answers, at, is_of, understood
-from support.fake_completer import FakeCompleter, says
+from support.fake_completer import MODEL, FakeCompleter, says
 from support.http_server import Json, client, serving
 from suture.server.request import CompletionChunk, CompletionResult, PromptReport, Timings
 
@@ -32,7 +32,7 @@ def test_a_clients_request_is_answered_as_the_client_reads_it(request_: Json) ->
     said = says("width * ", "height", finish=END)
     n = request_.get("becomes", {}).get("n", 1)
     script = [replace(chunk, index=index) for index in range(n) for chunk in said]
-    completer = FakeCompleter(script)
+    completer = FakeCompleter(script, model=replace(MODEL, family="qwen2.5-coder"))
     with serving(completer) as url, client(url) as http:
         response = http.request(
             request_.get("method", "POST"),

@@ -71,7 +71,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
         grown = served.resident() - before
         quiet = [line for line in served.said().splitlines() if "listening" not in line]
     assert bystander.wrong == [] and bystander.n > 0
-    assert bystander.slowest_s < 5
+    assert bystander.slowest_s < 15
     assert grown < 32 * 2**20, f"{grown / 2**20:.0f} MiB more than before"
     assert quiet == ["started"], "bad input is nobody's log"
 

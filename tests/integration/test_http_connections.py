@@ -36,7 +36,7 @@ HEALTH = head("GET", "/health")
 
 
 @contextlib.contextmanager
-def hurried(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.4) -> Iterator[str]:
+def hurried(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.8) -> Iterator[str]:
     """A server that waits for nobody longer than so."""
     for module, name in ((connections, "HEAD_S"), (connections, "LINGER_S"), (bodies, "READ_S")):
         monkeypatch.setattr(module, name, seconds)
@@ -60,7 +60,7 @@ def test_w1_a_head_that_comes_byte_by_byte_is_a_408(monkeypatch: pytest.MonkeyPa
             for byte in HEALTH * 100:
                 slow.sendall(bytes([byte]))
                 time.sleep(0.02)
-                if time.monotonic() - began > 0.5:
+                if time.monotonic() - began > 0.9:
                     break
         [answer] = answers(slow)
         assert (answer.status, answer.headers["connection"]) == (408, "close")
@@ -82,7 +82,7 @@ def test_w1_an_idle_connection_is_kept_for_the_next_request(
         for _ in range(2):
             kept.sendall(HEALTH)
             assert answers(kept)[0].status == 200
-            time.sleep(0.8)  # longer than any wait but that for a next request
+            time.sleep(1.2)  # longer than any wait but that for a next request
 
 
 def test_w1_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_w2_a_thousand_connections_harm_nobody(sent: bytes) -> None:
         began = time.monotonic()
         for _ in range(5):
             assert http.post("/infill", json=INFILL).json()["content"] == "a"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
 
 
 def test_w2_at_the_bound_the_idlest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +434,7 @@ def test_others_are_answered_while_a_large_body_comes() -> None:
         for _ in range(10):
             began = time.monotonic()
             assert http.post("/infill", json=INFILL).json()["content"] == "a"
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 5
         sending.join(10)
 
 

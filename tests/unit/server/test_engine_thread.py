@@ -40,6 +40,9 @@ class Counted:
     def demand(self) -> Demand | None:
         return self.demands[0] if self.demands else None
 
+    def end_spare(self) -> None:
+        self.demands = [demand for demand in self.demands if demand != "spare"]
+
     def turn(self) -> None:
         self._turns.append(self.name)
         self.demands.pop(0)
@@ -78,6 +81,19 @@ def test_w1_what_is_to_be_freed_goes_first() -> None:
 def test_w2_spare_work_is_done_while_nobody_has_any_other() -> None:
     members: list[tuple[str, list[Demand]]] = [("a", ["spare"] * 2), ("b", ["work"] * 3)]
     assert turns_of(*members) == ["b", "b", "b", "a", "a"]
+
+
+def test_w2_work_that_comes_ends_the_spare_work_of_every_model() -> None:
+    with two(None, b"def x = user") as models:
+        engine = models.engines["a"]
+        engine.gate.clear()
+        told: queue.Queue[object] = queue.Queue()
+        spare = toy_generation(CompletionRequest("def x = me + " * 300, max_tokens=0), engine)
+        models.schedulers["a"].submit_spare(Job(spare, told.put))
+        answer = models.submit("b", CompletionRequest("def x ="))
+        engine.gate.set()
+        assert collect(answer)[0] == " user"
+        assert collect(told)[1].finish == "cancelled"
 
 
 def test_a_turn_that_raises_takes_no_other_member_with_it() -> None:

@@ -183,8 +183,8 @@ def leave(*_):
     os._exit(0)
 signal.signal(signal.SIGHUP, leave)
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-print(flush=True)
 Path({mark!r}).touch()
+print(flush=True)
 while True:
     time.sleep(0.05)
 """

@@ -47,7 +47,9 @@ def test_a_hole_in_the_form_of_another_family_is_one_too(family: str | None) -> 
 
 
 @pytest.mark.parametrize("family", [None, "no such family", "starcoder"])
-@pytest.mark.parametrize("prompt", ["", "a", f"{PRE}a", f"x = '{PRE}{SUF}{MID}'"])
+@pytest.mark.parametrize(
+    "prompt", ["", "a", f"{PRE}a", f"x = '{PRE}{SUF}{MID}'", "<filename>a.py</filename>\n<size>1"]
+)
 def test_what_has_none_of_the_models_sentinels_and_is_no_hole_is_text(
     family: str | None, prompt: str
 ) -> None:
@@ -125,6 +127,8 @@ def test_files_before_the_hole_are_files() -> None:
     assert read_raw_hole(titled, QWEN) == replace(hole, path="src/a.py")
     alone = Hole("y\n", "", hole.extra[:1], "c.py")
     assert read_raw_hole(files, QWEN) == read_opened_hole(files, QWEN) == alone
+    for family in (None, "codestral"):
+        assert read_opened_hole(files, family) is None
     starcoder = "<file_sep>a.py\nz<file_sep>b.py\n<fim_prefix>p<fim_suffix>s<fim_middle>"
     assert read_hole(starcoder, QWEN) == Hole("p", "s", (ExtraText("z", "a.py"),), "b.py")
 

@@ -1,0 +1,249 @@
+"""The language server of one editor: its options, its documents, what runs for it.
+
+The model is in a server that all editors share (`launch.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import asdict
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from suture.lsp.completions import SUPERSEDED, Completions, Outcome
+from suture.lsp.documents import Cursor, Position
+from suture.lsp.gates import Refusal
+from suture.lsp.http_client import Address, Health, ServerClient, Unanswered
+from suture.lsp.launch import locate
+from suture.lsp.positions import ENCODINGS
+from suture.lsp.protocol import BridgeProtocol
+from suture.lsp.ranges import CURSOR, Asked, Item, Row, ask_at, item_of, profile_of
+from suture.lsp.settings import read_options
+from suture.lsp.status import Status
+from suture.lsp.sync import CLOSE
+from suture.lsp.transport import read_messages
+from suture.server.version import VERSION
+
+Json = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+SECTION = "suture"
+WATCH_S = 2.0
+
+
+class Bridge(LanguageServer):
+    """The server of one editor. `url` is where completions come from, whatever the options say."""
+
+    protocol: BridgeProtocol
+
+    def __init__(self, url: str | None = None) -> None:
+        super().__init__("suture", VERSION, protocol_cls=BridgeProtocol)
+        self._url = url
+        self._given: Json = {}  # initializationOptions.suture
+        self.counts: Counter[str] = Counter()
+        self.profile = CURSOR
+        self.status = Status(self._send_status)
+        options, _ = read_options(None)
+        self.client = ServerClient(self._locate, self._on_health)
+        self.completions = Completions(self.client, secrets.token_hex(8), options)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_copilot_style = False
+        self._progress: str | None = None
+        self.protocol.on_event = self._on_event
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Nothing: whoever asked has a reply, and nobody wants a popup (P2)."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+        """Speak with a client until it leaves; the exit status."""
+        self.protocol.set_writer(writer)
+        try:
+            async for body in read_messages(reader):
+                self.protocol.receive(body)
+                if self.protocol.exit is not None:
+                    return self.protocol.exit.status
+        except (ConnectionError, ValueError):
+            return 1
+        finally:
+            await self._end()
+            writer.close()
+        return 0
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside the messages. What awaits the client is done so, for a request
+        that is cancelled meanwhile would end pygls' wait for the client, too."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def initialize(self, params: types.InitializeParams) -> None:
+        """Take what a client is and wants."""
+        encoding = self.workspace.position_encoding
+        self.protocol.documents.encoding = next(
+            one for one in ENCODINGS if one == (encoding or "utf-16")
+        )
+        given = params.initialization_options
+        given = given if isinstance(given, dict) else {}
+        self._is_copilot_style = "editorPluginInfo" in given
+        section = given.get(SECTION)
+        self._given = section if isinstance(section, dict) else {}
+        self.profile = profile_of(params.client_info.name if params.client_info else "")
+        self.take_options({})
+        # One that is not there now counts its processes elsewhere, in another container.
+        if params.process_id is not None and _is_alive(params.process_id):
+            self.begin(self._watch(params.process_id))
+
+    def take_options(self, section: Any) -> None:
+        """Put options in force: those of the configuration, over those of the start."""
+        merged = _merged(self._given, section) if isinstance(section, dict) else self._given
+        before = self.completions.options.server
+        options, complaints = read_options(merged)
+        self.completions.options = options
+        self.status.complain(complaints)
+        if options.server != before:
+            self.client.relocate()
+
+    async def start(self) -> None:
+        """Find the server before the first key, so that its model is loaded meanwhile."""
+        await self.pull_options()
+        if self.completions.switches.is_on(self.completions.options):
+            with contextlib.suppress(Unanswered):
+                await self.client.check()
+
+    async def hear_of_options(self) -> None:
+        """Let a client tell of changes that tells only who asked to be told."""
+        workspace = self.client_capabilities.workspace
+        told = workspace.did_change_configuration if workspace is not None else None
+        if told is None or not told.dynamic_registration:
+            return
+        method = types.WORKSPACE_DID_CHANGE_CONFIGURATION
+        wanted = types.DidChangeConfigurationRegistrationOptions(section=SECTION)
+        registration = types.Registration(id=method, method=method, register_options=wanted)
+        await self.client_register_capability_async(types.RegistrationParams([registration]))
+
+    async def pull_options(self) -> None:
+        """Ask the client for the configuration, if it has one."""
+        workspace = self.client_capabilities.workspace
+        if workspace is None or not workspace.configuration:
+            return
+        item = types.ConfigurationItem(section=SECTION)
+        sections = await self.workspace_configuration_async(types.ConfigurationParams([item]))
+        self.take_options(sections[0] if sections else None)
+
+    async def complete(
+        self, cursor: Cursor | None, row: Row | None, is_automatic: bool
+    ) -> tuple[Asked, Outcome] | None:
+        """What came of a request at a cursor, and where it was asked; None if nowhere."""
+        if cursor is None:
+            return None
+        asked = ask_at(cursor, row, self.protocol.documents.encoding)
+        if asked is None:
+            message = "the selected row of the popup does not go on from what is typed"
+            self.status.outcome(self.completions.refuse(Refusal("DISABLED", message)))
+            return None
+        try:
+            outcome = await self.completions.complete(asked.cursor, is_automatic)
+        except Exception as error:  # a fault of ours is no reason for a message box, either
+            outcome = Outcome(reason="ERROR", message=f"suture lsp failed: {type(error).__name__}")
+            logger.exception("a completion failed")
+        if not self.protocol.documents.is_current(cursor):
+            # Not every client asks anew, or knows that an item was of another text.
+            outcome = SUPERSEDED
+        self.status.outcome(outcome)
+        return asked, outcome
+
+    def item(self, asked: Asked, outcome: Outcome) -> Item | None:
+        """The item of an outcome, as this client shows it."""
+        if outcome.suggestion is None:
+            return None
+        encoding = self.protocol.documents.encoding
+        return item_of(asked, outcome.suggestion, self.profile, encoding)
+
+    async def explained(self) -> Json:
+        """All that is known of the last request, and of the server."""
+        return asdict(self.completions.last) | {"status": self.status.shown}
+
+    async def warm_up(self, uri: Any) -> Json:
+        """Let the server read the end of a document, or of the first that is open."""
+        documents = self.protocol.documents
+        document = documents.find(uri) if isinstance(uri, str) else next(iter(documents), None)
+        if document is None:
+            return asdict(Outcome(reason="EMPTY", message="no document is open"))
+        cursor = document.cursor(Position(document.n_lines, 0), documents.encoding)
+        return asdict(await self.completions.warm_up(cursor))
+
+    async def _locate(self) -> Address:
+        return await asyncio.to_thread(locate, self.completions.options.server, self._url)
+
+    def _on_event(self, method: str, uri: str) -> None:
+        if method == CLOSE:
+            self.completions.close(uri)
+
+    def _on_health(self, health: Health) -> None:
+        self.status.healthy(health)
+        self.begin(self._show_progress(health.reason == "LOADING"))
+
+    def _send_status(self, status: Json) -> None:
+        self.protocol.notify("suture/status", status)
+        if self._is_copilot_style:
+            self.protocol.notify("didChangeStatus", status)
+
+    async def _show_progress(self, is_loading: bool) -> None:
+        """Show that the model is being loaded, for as long as it is."""
+        if not is_loading:
+            token, self._progress = self._progress, None
+            if token is not None:
+                self.work_done_progress.end(token, types.WorkDoneProgressEnd())
+            return
+        window = self.client_capabilities.window
+        if self._progress is not None or window is None or not window.work_done_progress:
+            return
+        token = f"suture-{secrets.token_hex(4)}"
+        await self.work_done_progress.create_async(token)
+        if self.client.health.reason == "LOADING":
+            self._progress = token
+            begin = types.WorkDoneProgressBegin(title="Suture", message="loading the model")
+            self.work_done_progress.begin(token, begin)
+
+    async def _watch(self, process_id: int) -> None:
+        """End with the editor, also where it leaves our standard input open."""
+        while _is_alive(process_id):
+            await asyncio.sleep(WATCH_S)
+        os._exit(1)
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.completions.end()
+        await self.client.close()
+
+
+def _merged(below: Json, above: Json) -> Json:
+    """Options over options, section by section; null says nothing."""
+    merged = dict(below)
+    for name, value in above.items():
+        if value is None:
+            continue
+        under = merged.get(name)
+        is_section = isinstance(value, dict) and isinstance(under, dict)
+        merged[name] = _merged(under, value) if is_section and under is not None else value
+    return merged
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

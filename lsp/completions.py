@@ -1,0 +1,288 @@
+"""From a cursor to a suggestion, or the reason why there is none.
+
+    gates -> what was shown -> wait for the next key -> one request per document -> the server
+
+Q1  A request ends the one before it in its document: that is answered with nothing, and the engine
+    stops. So does a cancelled one, before its reply.
+Q2  What follows a suggestion is asked for ahead, one text at a time. Any other request ends that;
+    who accepts the suggestion gets it, also while it is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from suture.lsp.debounce import Debounce
+from suture.lsp.documents import Cursor, without_halves
+from suture.lsp.gates import Refusal, Switches, cursor_gate, file_gate, path_of
+from suture.lsp.http_client import ServerClient, Unanswered
+from suture.lsp.settings import Options
+from suture.lsp.shown import Shown, Suggestion
+from suture.server.request import Reason
+from suture.server.shaping.closers import line_rest
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+# What an engine has written by then is shown, up to its last whole line.
+MAX_PREDICT_MS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request; `source` is `typed`, `ahead` or `server` where a text came.
+
+    `report` is the server's `suture` object, where it was asked.
+    """
+
+    suggestion: Suggestion | None = None
+    reason: Reason | None = None
+    message: str = ""
+    source: str = ""
+    took_ms: float = 0.0
+    report: Json = field(default_factory=dict)
+
+
+SUPERSEDED = Outcome(reason="SUPERSEDED", message="a newer request came")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A request for what follows a suggestion, and where that is."""
+
+    prefix: str
+    suffix: str
+    task: asyncio.Task[None]
+
+
+class Completions:
+    """Completes in all documents of one editor.
+
+    `options` and `switches` are those in force, which may change at any time. `session` is a name
+    that no other editor has.
+    """
+
+    def __init__(self, client: ServerClient, session: str, options: Options) -> None:
+        self.options = options
+        self.switches = Switches()
+        self.last = Outcome(message="nothing was asked yet")
+        self._client = client
+        self._session = session
+        self._seq = 0
+        self._debounce = Debounce()
+        self._shown: dict[str, Shown] = {}
+        self._flights: dict[str, asyncio.Task[Outcome]] = {}
+        self._ahead: _Ahead | None = None
+
+    async def complete(self, cursor: Cursor, is_automatic: bool) -> Outcome:
+        """What to suggest at a cursor, and why nothing."""
+        started = time.perf_counter()
+        outcome = self._at_hand(cursor, is_automatic)
+        if outcome is None:
+            outcome = await self._fly(cursor.uri, self._ask(cursor, is_automatic))
+        else:
+            self._end_flight(cursor.uri)
+        took_ms = (time.perf_counter() - started) * 1000
+        outcome = replace(outcome, took_ms=round(took_ms, 1))
+        if outcome.reason != "SUPERSEDED":
+            self.last = outcome
+        return outcome
+
+    def refuse(self, refusal: Refusal) -> Outcome:
+        """Note why nothing was asked."""
+        self.last = Outcome(reason=refusal.reason, message=refusal.message)
+        return self.last
+
+    async def warm_up(self, cursor: Cursor) -> Outcome:
+        """Let the server read the text around a cursor, before anything is asked there."""
+        gate = self._file_gate(cursor)
+        if gate is not None:
+            return self.refuse(gate)
+        try:
+            answer = await self._client.infill(self._body(cursor) | {"n_predict": 0})
+        except Unanswered as error:
+            return Outcome(reason=error.health.reason, message=str(error))
+        return Outcome(source="server", report=answer.report)
+
+    def forget(self, uri: str | None = None) -> None:
+        """Forget what was shown in a document, or in all."""
+        self._end_ahead()
+        if uri is None:
+            self._shown.clear()
+        else:
+            self._shown.pop(uri, None)
+
+    def snooze(self, until: float) -> None:
+        """Suggest nothing until then, on the monotonic clock."""
+        self.switches = replace(self.switches, snoozed_until=until)
+
+    def end(self) -> None:
+        """All that runs ends."""
+        self._end_ahead()
+        for uri in list(self._flights):
+            self._end_flight(uri)
+
+    def close(self, uri: str) -> None:
+        """A document was closed: what runs for it ends."""
+        self._end_flight(uri)
+        self.forget(uri)
+
+    def _at_hand(self, cursor: Cursor, is_automatic: bool) -> Outcome | None:
+        """What is known without asking."""
+        gate = self._file_gate(cursor)
+        if gate is not None:
+            return _refused(gate)
+        rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
+        if rest is not None:
+            self._fetch_ahead(cursor, rest)
+            return Outcome(rest, source="typed")
+        gate = cursor_gate(cursor, is_automatic)
+        return None if gate is None else _refused(gate)
+
+    async def _ask(self, cursor: Cursor, is_automatic: bool) -> Outcome:
+        if (ahead := await self._fetched_ahead(cursor)) is not None:
+            return ahead
+        self._end_ahead()
+        if not is_automatic:
+            self._client.try_again()
+        wait_ms = self._debounce.wait_ms(is_automatic, self.options.debounce_ms)
+        await asyncio.sleep(wait_ms / 1000)
+        started = time.perf_counter()
+        try:
+            answer = await self._client.infill(self._body(cursor))
+        except Unanswered as error:
+            return Outcome(reason=error.health.reason, message=str(error))
+        self._debounce.answered((time.perf_counter() - started) * 1000)
+        if answer.suggestion.says_nothing(cursor.suffix):
+            nothing: Reason = "DUPLICATE_SUFFIX" if answer.suggestion.text.strip() else "EMPTY"
+            return Outcome(reason=answer.reason or nothing, report=answer.report)
+        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, answer.suggestion)
+        self._fetch_ahead(cursor, answer.suggestion)
+        return Outcome(answer.suggestion, answer.reason, source="server", report=answer.report)
+
+    def _fetch_ahead(self, cursor: Cursor, suggestion: Suggestion) -> None:
+        """Ask for what follows a suggestion, in the pause while the user reads it (Q2)."""
+        there = after_accepting(cursor, suggestion)
+        is_known = self._is_ahead_of(there) or self._shown_in(cursor.uri).rest(
+            there.prefix, there.suffix
+        )
+        if is_known or not self.options.prefetch:
+            return
+        self._end_ahead()
+        task = asyncio.ensure_future(self._fetch(there))
+        self._ahead = _Ahead(there.prefix, there.suffix, task)
+
+    def _is_ahead_of(self, cursor: Cursor) -> bool:
+        ahead = self._ahead
+        return ahead is not None and (ahead.prefix, ahead.suffix) == (cursor.prefix, cursor.suffix)
+
+    async def _fetch(self, cursor: Cursor) -> None:
+        try:
+            # In a session of its own: what was typed last is where the next key comes.
+            answer = await self._client.infill(self._body(cursor, "/ahead"))
+        except Unanswered:
+            return
+        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, answer.suggestion)
+
+    async def _fetched_ahead(self, cursor: Cursor) -> Outcome | None:
+        """The text that was asked for ahead, if it is for this very cursor (Q2)."""
+        ahead = self._ahead
+        if ahead is None or not self._is_ahead_of(cursor):
+            return None
+        try:
+            await asyncio.wait({ahead.task})
+        except asyncio.CancelledError:
+            await _end(ahead.task)
+            raise
+        rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
+        if rest is None:
+            return None
+        self._fetch_ahead(cursor, rest)
+        return Outcome(rest, source="ahead")
+
+    def _end_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.task.cancel()
+            self._ahead = None
+
+    async def _fly(self, uri: str, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """The outcome of `work`, which is the only one in its document (Q1)."""
+        self._end_flight(uri)
+        task = asyncio.ensure_future(work)
+        self._flights[uri] = task
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await _end(task)
+            raise
+        finally:
+            if self._flights.get(uri) is task:
+                del self._flights[uri]
+        return SUPERSEDED if task.cancelled() else task.result()
+
+    def _end_flight(self, uri: str) -> None:
+        if (task := self._flights.get(uri)) is not None:
+            task.cancel()
+
+    def _file_gate(self, cursor: Cursor) -> Refusal | None:
+        now = time.monotonic()
+        return file_gate(cursor.uri, cursor.language, self.options, self.switches, now)
+
+    def _shown_in(self, uri: str) -> Shown:
+        return self._shown.setdefault(uri, Shown())
+
+    def _body(self, cursor: Cursor, kind: str = "") -> Json:
+        """The body of `/infill` for a cursor. Sessions are documents: one has one cursor."""
+        self._seq += 1
+        options = self.options
+        path = path_of(cursor.uri)
+        body = {
+            "input_prefix": without_halves(cursor.prefix),
+            "input_suffix": without_halves(cursor.suffix),
+            "n_predict": options.max_tokens,
+            "temperature": 0,
+            "t_max_predict_ms": MAX_PREDICT_MS,
+            "shape": "auto" if options.multiline and _may_go_on(cursor) else "line",
+            "session": f"{self._session}/{hash(cursor.uri):x}{kind}",
+            "seq": self._seq,
+            "path": path if path.startswith("/") else None,
+            "language": cursor.language or None,
+            "healing": options.healing,
+            "give_back": options.give_back,
+            "layout": options.layout,
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+
+def after_accepting(cursor: Cursor, suggestion: Suggestion) -> Cursor:
+    """The cursor behind a suggestion that was accepted."""
+    prefix = cursor.prefix + suggestion.text
+    suffix = cursor.suffix[suggestion.delete_after :]
+    before = (cursor.before + suggestion.text).replace("\r", "\n").rpartition("\n")[2]
+    return replace(
+        cursor,
+        line=cursor.line + suggestion.text.count("\n"),
+        before=before,
+        after=cursor.after[suggestion.delete_after :],
+        prefix=prefix,
+        suffix=suffix,
+    )
+
+
+def _may_go_on(cursor: Cursor) -> bool:
+    """Whether lines may follow: nothing stands behind the cursor in its line but closers."""
+    return not cursor.after.strip() or bool(line_rest(cursor.prefix, cursor.suffix))
+
+
+def _refused(refusal: Refusal) -> Outcome:
+    return Outcome(reason=refusal.reason, message=refusal.message)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it has let go of what it held."""
+    task.cancel()
+    await asyncio.wait({task})

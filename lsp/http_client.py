@@ -1,0 +1,286 @@
+"""The client of our HTTP server: one answer, or the reason why there is none.
+
+A server that is gone, refuses our key or is no Suture is asked seldom: each failure in a row
+doubles the wait before the next try, and who asks meanwhile is told what was found last. One that
+loads its model is watched until it is ready.
+
+Whoever is cancelled while waiting closes the connection, which ends the work in the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_args
+
+import httpx2
+
+from suture.lsp.shown import Suggestion
+from suture.server.errors import SutureError
+from suture.server.request import Reason
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+# A prompt may take long to be read; who waits for it can go on typing.
+TIMEOUT = httpx2.Timeout(60.0, connect=2.0)
+POLL_S = 1.0
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 30.0
+# After which the server is asked seldom; and what says something of it, not of one request.
+_FAILURES = frozenset({"UNREACHABLE", "AUTH", "ERROR"})
+_STATES = _FAILURES | {"LOADING", "BUSY", "NO_FIM"}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the server does, as far as we know: nothing is wrong where there is no `reason`."""
+
+    reason: Reason | None = None
+    message: str = ""
+
+
+READY = Health()
+
+
+class Unanswered(Exception):
+    """There is no answer, for a reason of docs/reasons.md."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.health = Health(reason, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A suggestion, which may be empty for a reason; `report` is the server's `suture` object."""
+
+    suggestion: Suggestion
+    reason: Reason | None
+    report: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server is, and of one that was started: does it live, and what did it say last."""
+
+    url: str
+    api_key: str | None = None
+    trust: ssl.SSLContext | bool = True
+    is_alive: Callable[[], bool] = lambda: False
+    last_words: Callable[[], str] = str
+
+
+class Backoff:
+    """When a server that failed may be tried again; times in seconds, on any clock. PURE."""
+
+    def __init__(self) -> None:
+        self._wait_s = 0.0
+        self._until = 0.0
+
+    def is_over(self, now: float) -> bool:
+        return now >= self._until
+
+    def failed(self, now: float) -> None:
+        """Wait twice as long as the last time."""
+        self._wait_s = min(LONGEST_WAIT_S, 2 * self._wait_s or FIRST_WAIT_S)
+        self._until = now + self._wait_s
+
+    def reset(self) -> None:
+        self._wait_s = self._until = 0.0
+
+
+class ServerClient:
+    """Asks the server that `locate` finds; tells `on_health` of each change, once.
+
+    `locate` is asked before the first request, and again after the server could not be reached.
+    """
+
+    def __init__(
+        self, locate: Callable[[], Awaitable[Address]], on_health: Callable[[Health], None]
+    ) -> None:
+        self._locate = locate
+        self._on_health = on_health
+        self._health = READY
+        self._backoff = Backoff()
+        self._connection: tuple[Address, httpx2.AsyncClient] | None = None
+        self._opening: asyncio.Task[tuple[Address, httpx2.AsyncClient]] | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def health(self) -> Health:
+        return self._health
+
+    def try_again(self) -> None:
+        """Ask the server at the next request, whatever failed before: the user wants it."""
+        self._backoff.reset()
+
+    async def infill(self, body: Json) -> Answer:
+        """The answer to a body of `/infill`; raises `Unanswered`."""
+        return await self._ask("POST", "/infill", body, _answer)
+
+    async def check(self) -> None:
+        """Find the server, start it where it has to be, and see that it is ready.
+
+        Raises `Unanswered`; the health is told of like any other.
+        """
+        await self._ask("GET", "/health", None, bool)
+
+    async def close(self) -> None:
+        """End all requests and what watches the server."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._connection is not None:
+            (_, http), self._connection = self._connection, None
+            await http.aclose()
+
+    def relocate(self) -> None:
+        """Look for the server anew at the next request: it may be another one now."""
+        self._backoff.reset()
+        self._connection = None
+
+    async def _ask(
+        self, method: str, path: str, body: Json | None, read: Callable[[bytes], T]
+    ) -> T:
+        """What `read` makes of a good answer."""
+        if not self._backoff.is_over(time.monotonic()) or self._is_watching:
+            raise Unanswered(self._health.reason or "UNREACHABLE", self._health.message)
+        try:
+            address, http = await self._connect()
+            answer = read(await _exchange(http, address, method, path, body))
+        except Unanswered as error:
+            self._failed(error.health)
+            raise
+        self._backoff.reset()
+        self._change(READY)
+        return answer
+
+    async def _connect(self) -> tuple[Address, httpx2.AsyncClient]:
+        if self._connection is not None:
+            return self._connection
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
+            self._opening.add_done_callback(self._opened)
+        opening = self._opening
+        # Whoever asked may leave; where the server is, the next one wants to know too.
+        await asyncio.wait({opening})
+        return opening.result()
+
+    async def _open(self) -> tuple[Address, httpx2.AsyncClient]:
+        address = await self._locate()
+        return address, _client(address)
+
+    def _opened(self, opening: asyncio.Task[tuple[Address, httpx2.AsyncClient]]) -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            self._connection = opening.result()
+
+    def _failed(self, health: Health) -> None:
+        if health.reason == "LOADING" and not self._is_watching:
+            self._watching = asyncio.ensure_future(self._watch())
+        if health.reason in _FAILURES:
+            self._backoff.failed(time.monotonic())
+            # A key may be another one by then, and the server in another place.
+            self._connection = None
+        if health.reason in _STATES:
+            self._change(health)
+
+    @property
+    def _is_watching(self) -> bool:
+        return self._watching is not None and not self._watching.done()
+
+    async def _watch(self) -> None:
+        """Ask until the model is loaded, or the server is gone."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                address, http = await self._connect()
+                await _exchange(http, address, "GET", "/health", None)
+            except Unanswered as error:
+                if error.health.reason == "LOADING":
+                    self._change(error.health)
+                    continue
+                self._failed(error.health)
+            else:
+                self._change(READY)
+            return
+
+    def _change(self, health: Health) -> None:
+        if health != self._health:
+            self._health = health
+            self._on_health(health)
+
+
+def _client(address: Address) -> httpx2.AsyncClient:
+    key = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
+    try:
+        # The server is this machine or one that the user named: no proxy out of a variable.
+        return httpx2.AsyncClient(
+            base_url=address.url,
+            headers=key,
+            verify=address.trust,
+            trust_env=False,
+            timeout=TIMEOUT,
+        )
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise Unanswered("UNREACHABLE", f"{address.url}: {error}") from None
+
+
+async def _exchange(
+    http: httpx2.AsyncClient, address: Address, method: str, path: str, body: Json | None
+) -> bytes:
+    """The content of a good answer; raises `Unanswered` with what is told of any other."""
+    try:
+        response = await http.request(method, path, json=body)
+    except httpx2.ConnectError as error:
+        if address.is_alive():
+            raise Unanswered("LOADING", "the server is starting") from error
+        said = address.last_words()
+        message = f"the server ended: {said}" if said else f"no server answers at {address.url}"
+        raise Unanswered("UNREACHABLE", message) from error
+    except (httpx2.HTTPError, httpx2.InvalidURL, SutureError) as error:
+        message = f"the server at {address.url} does not answer ({type(error).__name__})"
+        raise Unanswered("UNREACHABLE", message) from error
+    if response.status_code == 200:
+        return response.content
+    raise Unanswered(*_told(response, address))
+
+
+def _told(response: httpx2.Response, address: Address) -> tuple[Reason, str]:
+    """Reason and message of an answer that is an error."""
+    told = _object(response.content)
+    error, ours = told.get("error"), told.get("suture")
+    reason = _reason(ours.get("reason")) if isinstance(ours, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    if response.status_code == 401:
+        return "AUTH", f"the server at {address.url} wants an API key: set suture.server.apiKeyFile"
+    if not isinstance(message, str):
+        message = f"the server at {address.url} answered with status {response.status_code}"
+    return reason or ("BUSY" if response.status_code == 503 else "ERROR"), message
+
+
+def _answer(content: bytes) -> Answer:
+    report = _object(content).get("suture")
+    edit = report.get("edit") if isinstance(report, dict) else None
+    if not isinstance(report, dict) or not isinstance(edit, dict):
+        raise Unanswered("ERROR", "what answers is not Suture")
+    text, n_over = edit.get("text"), edit.get("delete_after")
+    if not isinstance(text, str) or not isinstance(n_over, int) or n_over < 0:
+        raise Unanswered("ERROR", "what answers is not Suture")
+    return Answer(Suggestion(text, n_over), _reason(report.get("reason")), report)
+
+
+def _reason(raw: Any) -> Reason | None:
+    return next((reason for reason in get_args(Reason) if reason == raw), None)
+
+
+def _object(raw: bytes) -> Json:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,224 @@
+"""The server that all editors share: found, or started once.
+
+Who lives holds a lock on a file for as long as it does, the server on its *record* and each bridge
+on a file of its own: a lock goes with its process, however that ends, so no file is ever stale.
+
+  M1  Two editors that start at once start one server.
+  M2  A record whose server is gone says nothing: the next one takes its place.
+  M3  A server of another version is left alone: its record has another name, and it ends once
+      nobody needs it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from filelock import FileLock, Timeout
+
+from suture.lsp.http_client import Address, Unanswered
+from suture.lsp.settings import ServerOptions
+from suture.server.errors import SutureError
+from suture.server.settings import Settings, load_settings, read_api_keys
+from suture.server.version import VERSION
+
+# Starting is a matter of milliseconds; the model is loaded afterwards.
+START_TIMEOUT_S = 20.0
+PROBE_TIMEOUT_S = 2.0
+# -P: what stands in the working directory, an untrusted checkout perhaps, is not imported.
+COMMAND = (sys.executable, "-P", "-m", "suture.lsp.shared_server")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where servers and bridges are recorded; made for this user alone."""
+
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        return self.path / f"server-{VERSION}.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / f"server-{VERSION}.log"
+
+    @property
+    def editors(self) -> Path:
+        return self.path / "editors"
+
+    def make(self) -> None:
+        self.editors.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.chmod(0o700)
+
+    def has_editors(self) -> bool:
+        """Whether a bridge lives; forgets those that do not."""
+        found = False
+        for path in self.editors.iterdir():
+            if is_held(path):
+                found = True
+            else:
+                path.unlink(missing_ok=True)
+        return found
+
+    def last_words(self) -> str:
+        """What a server that ended said last."""
+        try:
+            said = self.log.read_text("utf-8", "replace")[-4096:].replace("\r", "\n")
+        except OSError:
+            return ""
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        return lines[-1].removeprefix("suture: ") if lines else ""
+
+
+def run_folder(settings: Settings) -> Folder:
+    """The folder of this user."""
+    return Folder(settings.cache / "run")
+
+
+def hold(path: Path) -> int:
+    """A descriptor that holds the lock on a file until it is closed, here and in all who have it.
+
+    Raises `BlockingIOError` where somebody else holds it.
+    """
+    for _ in range(3):
+        if (held := _try_hold(path)) is not None:
+            return held
+        time.sleep(0.005)  # who only looks whether it is held has it for a moment
+    raise BlockingIOError(errno.EAGAIN, "it is held", str(path))
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock on a file."""
+    if not path.exists():
+        return False
+    if (held := _try_hold(path)) is None:
+        return True
+    os.close(held)
+    return False
+
+
+def _try_hold(path: Path) -> int | None:
+    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        return None
+    return held
+
+
+def announce_editor(folder: Folder) -> int:
+    """A descriptor that says to shared servers that an editor lives, until it is closed."""
+    folder.make()
+    return hold(folder.editors / str(os.getpid()))
+
+
+def locate(options: ServerOptions, url: str | None = None) -> Address:
+    """Where to ask: `url`, that of the options, a server at the usual port, or the shared one.
+
+    Raises `Unanswered` where there is none and none is to be started.
+    """
+    try:
+        settings = load_settings({"api_key_file": options.api_key_file})
+        key = next(iter(read_api_keys(settings)), None)
+        if fixed := url or options.url or settings.server:
+            return Address(fixed, key)
+        usual = settings.url_at("127.0.0.1", settings.port)
+        if _is_suture(usual, settings):
+            return Address(usual, key, _trust(settings))
+        if not options.autostart:
+            message = f"no server at {usual}, and suture.server.autostart is off"
+            raise Unanswered("UNREACHABLE", message)
+        folder = run_folder(settings)
+        port = find_or_start(folder, (*COMMAND, "--idle-minutes", str(options.idle_minutes)))
+    except (SutureError, OSError, Timeout, ValueError) as error:
+        raise Unanswered("ERROR", " ".join(str(error).split())) from error
+    return Address(
+        url=settings.url_at("127.0.0.1", port),
+        api_key=key,
+        trust=_trust(settings),
+        is_alive=lambda: is_held(folder.record),
+        last_words=folder.last_words,
+    )
+
+
+def find_or_start(folder: Folder, command: Sequence[str]) -> int:
+    """The port of the shared server, which `command` starts where none lives (M1, M2)."""
+    folder.make()
+    with FileLock(folder.path / "start.lock", timeout=START_TIMEOUT_S):
+        try:
+            held = hold(folder.record)
+        except BlockingIOError:
+            return int(json.loads(folder.record.read_text("utf-8"))["port"])
+        try:
+            return _start(folder, command, held)
+        finally:
+            os.close(held)
+
+
+def _start(folder: Folder, command: Sequence[str], held: int) -> int:
+    """The port of a server that is started, and has the lock on its record from now on."""
+    port = _free_port()
+    with ExitStack() as stack:
+        log = stack.enter_context(open(folder.log, "wb", opener=_private))
+        process = subprocess.Popen(
+            [*command, "--port", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(held,),
+            start_new_session=True,  # it outlives the editor that started it
+        )
+    # Its end is noticed by the lock; this only lets the system forget it.
+    threading.Thread(target=process.wait, daemon=True).start()
+    record = {"pid": process.pid, "port": port, "version": VERSION}
+    os.ftruncate(held, 0)
+    os.pwrite(held, json.dumps(record).encode(), 0)
+    return port
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _is_suture(url: str, settings: Settings) -> bool:
+    """Whether Suture answers there, or asks for a key as Suture does. None is shown to it."""
+    try:
+        # Not the command line's client: it brings half of the server with it.
+        answer = httpx2.get(
+            f"{url}/v1/status", verify=_trust(settings), trust_env=False, timeout=PROBE_TIMEOUT_S
+        )
+    except httpx2.HTTPError:
+        return False
+    if answer.status_code == 401:
+        return 'realm="suture"' in answer.headers.get("www-authenticate", "")
+    try:
+        told = answer.json()
+    except ValueError:
+        return False
+    return isinstance(told, dict) and isinstance(told.get("suture"), str)
+
+
+def _trust(settings: Settings) -> ssl.SSLContext | bool:
+    return (
+        True if settings.tls_cert is None else ssl.create_default_context(cafile=settings.tls_cert)
+    )

@@ -1,0 +1,113 @@
+"""A suggestion as the item that a client shows and accepts rightly. PURE.
+
+VS Code compares an item with the text in its range, and closes brackets behind the cursor: its
+range goes from the start of the line over the closers that the text writes itself, and the text
+begins with what is typed. Neovim covers what stands in a range, so its range begins at the cursor;
+its buffers have no CR, whatever the file has. Others get a range at the cursor.
+
+With a row of the popup selected, VS Code shows only what goes on from that row: the model is asked
+as if it were typed, and the item begins with it.
+
+R1  The item, accepted, makes of the document what the suggestion makes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from suture.lsp.documents import Cursor, Position
+from suture.lsp.positions import Encoding, index_of, length
+from suture.lsp.shown import Suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a client shows items."""
+
+    starts_at_line: bool = False
+    keeps_line_ends: bool = True
+
+
+LINE = Profile(starts_at_line=True)
+NEOVIM = Profile(keeps_line_ends=False)
+CURSOR = Profile()
+# The editors that are VS Code, as they name themselves.
+_VSCODE = ("visual studio code", "vscode", "vscodium", "code-server", "code - oss")
+
+
+def profile_of(client_name: str) -> Profile:
+    """The profile of a client by the name that it gave."""
+    name = client_name.lower()
+    if any(one in name for one in _VSCODE) or name in ("cursor", "windsurf"):
+        return LINE
+    return NEOVIM if name.startswith("neovim") else CURSOR
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The selected row of a popup: accepted, `text` takes the place of a range."""
+
+    start: Position
+    end: Position
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The cursor that the model is asked at; what is accepted begins at index `start` of its line.
+
+    `real` is the cursor in the document.
+    """
+
+    real: Cursor
+    cursor: Cursor
+    start: int
+
+
+def ask_at(cursor: Cursor, row: Row | None, encoding: Encoding) -> Asked | None:
+    """Where to ask; None where what goes on from the row could not be shown at the cursor."""
+    if row is None:
+        return Asked(cursor, cursor, len(cursor.before))
+    line = cursor.before + cursor.after
+    start = index_of(line, row.start.character, encoding)
+    end = index_of(line, row.end.character, encoding)
+    at = len(cursor.before)
+    typed = cursor.before[start:]
+    is_here = row.start.line == row.end.line == cursor.line and start <= at <= end
+    if not is_here or not row.text.lower().startswith(typed.lower()):
+        return None
+    virtual = replace(
+        cursor,
+        before=cursor.before[:start] + row.text,
+        after=cursor.after[end - at :],
+        prefix=cursor.prefix[: len(cursor.prefix) - len(typed)] + row.text,
+        suffix=cursor.suffix[end - at :],
+    )
+    return Asked(cursor, virtual, start)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is inserted in the place of a range, which is in one line."""
+
+    start: Position
+    end: Position
+    text: str
+    filter_text: str | None
+
+
+def item_of(asked: Asked, suggestion: Suggestion, profile: Profile, encoding: Encoding) -> Item:
+    """The item of a suggestion (R1)."""
+    real, cursor = asked.real, asked.cursor
+    first = 0 if profile.starts_at_line else asked.start
+    n_behind = len(real.after) - len(cursor.after) + suggestion.delete_after
+    end = length(real.before, encoding) + length(real.after[:n_behind], encoding)
+    text = cursor.before[first:] + suggestion.text
+    if not profile.keeps_line_ends:
+        text = text.replace("\r\n", "\n")
+    return Item(
+        start=Position(real.line, length(real.before[:first], encoding)),
+        end=Position(real.line, end),
+        text=text,
+        filter_text=text if profile.starts_at_line else None,
+    )

@@ -1,0 +1,173 @@
+"""What clients ask and tell, each answered in a few lines."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from lsprotocol import types
+
+from suture.lsp.bridge import SECTION, Bridge
+from suture.lsp.documents import Position
+from suture.lsp.protocol import INLINE, LIST
+from suture.lsp.ranges import Item, Row
+from suture.server.version import VERSION
+
+Json = dict[str, Any]
+
+DEFAULT_SNOOZE_MIN = 15
+# What clients tell, by our names and by Copilot's.
+EVENTS = {
+    "suture/didShow": "shown",
+    "textDocument/didShowCompletion": "shown",
+    "suture/didPartiallyAccept": "partly_accepted",
+    "textDocument/didPartiallyAcceptCompletion": "partly_accepted",
+    "suture/didReject": "rejected",
+    "textDocument/didFocus": "focused",
+}
+
+
+def create_bridge(url: str | None = None) -> Bridge:
+    """A language server that asks the server at `url`, or the one that its options name."""
+    bridge = Bridge(url)
+    # Bound with `partial`: pygls sets attributes on handlers, which methods have not.
+    bridge.feature(types.INITIALIZE)(partial(_initialize, bridge))
+    bridge.feature(types.INITIALIZED)(partial(_initialized, bridge))
+    bridge.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(partial(_configured, bridge))
+    bridge.feature(INLINE, types.InlineCompletionOptions())(partial(_complete_inline, bridge))
+    for method, event in EVENTS.items():
+        bridge.feature(method)(partial(_count, bridge, event))
+    for name, command in COMMANDS.items():
+        bridge.command(f"suture.{name}")(partial(command, bridge))
+    return bridge
+
+
+def _initialize(bridge: Bridge, params: types.InitializeParams) -> None:
+    bridge.initialize(params)
+    if bridge.completions.options.completion:
+        bridge.feature(LIST, types.CompletionOptions())(partial(_complete_list, bridge))
+
+
+def _initialized(bridge: Bridge, params: Any) -> None:
+    bridge.begin(bridge.start())
+    bridge.begin(bridge.hear_of_options())
+
+
+def _configured(bridge: Bridge, params: types.DidChangeConfigurationParams) -> None:
+    settings = params.settings
+    if isinstance(settings, dict) and SECTION in settings:
+        bridge.take_options(settings[SECTION])
+    else:
+        bridge.begin(bridge.pull_options())
+
+
+async def _complete_inline(
+    bridge: Bridge, params: types.InlineCompletionParams
+) -> types.InlineCompletionList:
+    context = params.context
+    is_automatic = context.trigger_kind is types.InlineCompletionTriggerKind.Automatic
+    answered = await bridge.complete(
+        bridge.protocol.cursor.get(), _row(context.selected_completion_info), is_automatic
+    )
+    item = None if answered is None else bridge.item(*answered)
+    if item is None:
+        return types.InlineCompletionList(items=[])
+    command = types.Command(title="Accepted", command="suture.accepted", arguments=[])
+    inline = types.InlineCompletionItem(
+        insert_text=item.text, filter_text=item.filter_text, range=_range(item), command=command
+    )
+    return types.InlineCompletionList(items=[inline])
+
+
+async def _complete_list(bridge: Bridge, params: types.CompletionParams) -> types.CompletionList:
+    """For editors without inline completions. The list is asked for anew with every key."""
+    answered = await bridge.complete(bridge.protocol.cursor.get(), None, is_automatic=True)
+    item = None if answered is None else bridge.item(*answered)
+    if answered is None or item is None:
+        return types.CompletionList(is_incomplete=True, items=[])
+    suggestion = answered[1].suggestion
+    assert suggestion is not None
+    first_line = suggestion.text.strip().split("\n")[0].strip()
+    listed = types.CompletionItem(
+        label=first_line,
+        kind=types.CompletionItemKind.Snippet,
+        detail="Suture",
+        documentation=suggestion.text,
+        sort_text="\uffff",  # behind what a language server knows
+        filter_text=item.text,
+        text_edit=types.TextEdit(range=_range(item), new_text=item.text),
+        insert_text_mode=types.InsertTextMode.AsIs,
+    )
+    return types.CompletionList(is_incomplete=True, items=[listed])
+
+
+def _count(bridge: Bridge, event: str, params: Any) -> None:
+    bridge.counts[event] += 1
+    if event == "rejected":
+        bridge.completions.forget()
+
+
+def _accepted(bridge: Bridge, *arguments: Any) -> None:
+    bridge.counts["accepted"] += 1
+
+
+def _toggle(bridge: Bridge, *arguments: Any) -> Json:
+    """One language, or everything, the other way round; whether it is on now."""
+    language = arguments[0] if arguments and isinstance(arguments[0], str) else None
+    completions = bridge.completions
+    switches = completions.switches.toggled(completions.options, language)
+    completions.switches = switches
+    if language is not None:
+        return {"enabled": switches.has_language(completions.options, language)}
+    return {"enabled": switches.is_on(completions.options)}
+
+
+def _snooze(bridge: Bridge, *arguments: Any) -> Json:
+    """Nothing for so many minutes; 0 ends that."""
+    minutes = arguments[0] if arguments else DEFAULT_SNOOZE_MIN
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    minutes = max(0.0, min(float(minutes), 24 * 60)) if is_number else DEFAULT_SNOOZE_MIN
+    bridge.completions.snooze(time.monotonic() + 60 * minutes)
+    return {"minutes": minutes}
+
+
+def _status(bridge: Bridge, *arguments: Any) -> Json:
+    return bridge.status.shown | {"version": VERSION, "counts": dict(bridge.counts)}
+
+
+async def _explain_last(bridge: Bridge, *arguments: Any) -> Json:
+    return await bridge.explained()
+
+
+def _clear_cache(bridge: Bridge, *arguments: Any) -> None:
+    bridge.completions.forget()
+
+
+async def _warm_up(bridge: Bridge, *arguments: Any) -> Json:
+    return await bridge.warm_up(arguments[0] if arguments else None)
+
+
+COMMANDS = {
+    "accepted": _accepted,
+    "toggle": _toggle,
+    "snooze": _snooze,
+    "status": _status,
+    "explainLast": _explain_last,
+    "clearCache": _clear_cache,
+    "warmup": _warm_up,
+}
+
+
+def _row(info: types.SelectedCompletionInfo | None) -> Row | None:
+    if info is None:
+        return None
+    start, end = info.range.start, info.range.end
+    return Row(Position(start.line, start.character), Position(end.line, end.character), info.text)
+
+
+def _range(item: Item) -> types.Range:
+    return types.Range(
+        types.Position(item.start.line, item.start.character),
+        types.Position(item.end.line, item.end.character),
+    )

@@ -1,0 +1,85 @@
+"""Two editors that start at once share one real server, which outlives them for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from support.lsp_client import NEOVIM, VSCODE, Editor, Json, editing
+
+pytestmark = [pytest.mark.e2e, pytest.mark.model]
+OPTIONS: Json = {"prefetch": False, "maxTokens": 8, "server": {"idleMinutes": 1}}
+
+
+def record(cache: Path) -> Json:
+    (path,) = (cache / "run").glob("server-*.json")
+    found: Json = json.loads(path.read_text())
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    # One that nobody has waited for yet has no command.
+    return not Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+async def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while not is_gone(pid):
+        assert time.monotonic() < deadline, "it goes on"
+        await asyncio.sleep(0.05)
+
+
+async def completed(editor: Editor, line: int, character: int) -> None:
+    """Ask until something comes: the server may be starting."""
+    for _ in range(300):
+        if await editor.inline(line, character, kind=1):
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"nothing comes: {editor.statuses()}")
+
+
+def test_two_editors_share_one_server_and_find_it_again_when_it_was_killed(
+    tmp_path: Path, small_model: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = str(listener.getsockname()[1])
+    environ = {
+        "SUTURE_CACHE": str(tmp_path),
+        "SUTURE_MODEL": str(small_model),
+        "SUTURE_PORT": nobody,
+        "SUTURE_THREADS": "1",
+        "SUTURE_CTX": "1024",
+    }
+
+    async def edit() -> None:
+        async with (
+            editing(None, VSCODE, OPTIONS, environ) as first,
+            editing(None, NEOVIM, OPTIONS, environ) as second,
+        ):
+            for editor in (first, second):
+                editor.open("for i in range(10):\n    print(")
+                await completed(editor, 1, 10)
+            server = record(tmp_path)
+            os.kill(server["pid"], signal.SIGKILL)
+            await wait_until_gone(server["pid"])
+            first.type("i", 1, 10)
+            await completed(first, 1, 11)
+            assert record(tmp_path)["pid"] != server["pid"]
+
+    try:
+        asyncio.run(edit())
+        assert not is_gone(record(tmp_path)["pid"])
+    finally:
+        os.kill(record(tmp_path)["pid"], signal.SIGTERM)
+        asyncio.run(wait_until_gone(record(tmp_path)["pid"]))

@@ -1,0 +1,220 @@
+"""An editor in a few lines: raw JSON-RPC with a `suture lsp` process.
+
+A *profile* is what an editor says of itself when it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+Json = dict[str, Any]
+
+TIMEOUT_S = 30.0
+URI = "file:///work space/a.py"
+_WORKSPACE: Json = {
+    "configuration": False,
+    "didChangeConfiguration": {"dynamicRegistration": False},
+}
+VSCODE: Json = {
+    "clientInfo": {"name": "Visual Studio Code", "version": "1.104.0"},
+    "capabilities": {
+        "general": {"positionEncodings": ["utf-16"]},
+        "textDocument": {"inlineCompletion": {"dynamicRegistration": True}},
+        "window": {"workDoneProgress": True},
+        "workspace": _WORKSPACE,
+    },
+}
+NEOVIM: Json = {
+    "clientInfo": {"name": "Neovim", "version": "0.12.0"},
+    "capabilities": {
+        "general": {"positionEncodings": ["utf-8", "utf-16", "utf-32"]},
+        "textDocument": {"inlineCompletion": {"dynamicRegistration": False}},
+        "window": {"workDoneProgress": True},
+        "workspace": _WORKSPACE,
+    },
+}
+COPILOT_STYLE: Json = {
+    "clientInfo": {"name": "some-editor", "version": "1"},
+    "capabilities": {"workspace": _WORKSPACE},
+    "initializationOptions": {
+        "editorInfo": {"name": "some-editor", "version": "1"},
+        "editorPluginInfo": {"name": "some-plugin", "version": "1"},
+    },
+}
+
+
+class Editor:
+    """An editor. `told` is what the server told and asked; `answers` are ours, by the method.
+
+    `stray` are replies to nothing that was asked.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process = process
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self._ids = itertools.count(1)
+        self._waiting: dict[Any, asyncio.Future[Json]] = {}
+        self.told: list[Json] = []
+        self.stray: list[Json] = []
+        self.answers: dict[str, object] = {}
+        self.version = 0
+        self._reading = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        while line := await self._stdout.readline():
+            n_bytes = int(line.split(b":")[1])
+            while (await self._stdout.readline()).strip():
+                pass
+            self._take(json.loads(await self._stdout.readexactly(n_bytes)))
+
+    def _take(self, message: Json) -> None:
+        if "method" in message:
+            self.told.append(message)
+            if "id" in message:  # a request to us
+                result = self.answers.get(message["method"])
+                self.send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        elif waiting := self._waiting.pop(message["id"], None):
+            waiting.set_result(message)
+        else:
+            self.stray.append(message)
+
+    def send(self, message: object) -> None:
+        self.send_raw(json.dumps(message).encode())
+
+    def send_raw(self, body: bytes) -> None:
+        self._stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    def notify(self, method: str, params: object) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def ask(self, method: str, params: object) -> tuple[int, asyncio.Future[Json]]:
+        """The id of a request, and its reply to come."""
+        msg_id = next(self._ids)
+        reply = self._waiting[msg_id] = asyncio.get_running_loop().create_future()
+        self.send({"jsonrpc": "2.0", "id": msg_id, "method": method, "params": params})
+        return msg_id, reply
+
+    async def request(self, method: str, params: object) -> Any:
+        """The result of a request, which must have one."""
+        message = await asyncio.wait_for(self.ask(method, params)[1], TIMEOUT_S)
+        assert "error" not in message, message
+        return message["result"]
+
+    async def command(self, name: str, *arguments: object) -> Any:
+        params = {"command": f"suture.{name}", "arguments": list(arguments)}
+        return await self.request("workspace/executeCommand", params)
+
+    async def initialize(self, profile: Json, options: Json) -> Json:
+        given = {**profile.get("initializationOptions", {}), "suture": options}
+        params = {"processId": os.getpid(), **profile, "initializationOptions": given}
+        result: Json = await self.request("initialize", params)
+        self.notify("initialized", {})
+        return result
+
+    def open(self, text: str, uri: str = URI, language: str = "python") -> None:
+        document = {"uri": uri, "languageId": language, "version": 0, "text": text}
+        self.notify("textDocument/didOpen", {"textDocument": document})
+
+    def type(self, text: str, line: int, character: int, behind: str = "", uri: str = URI) -> None:
+        """Insert text at a place; `behind` is what the editor adds behind the cursor."""
+        place = {"line": line, "character": character}
+        change = {"range": {"start": place, "end": place}, "text": text + behind}
+        self.version += 1
+        document = {"uri": uri, "version": self.version}
+        params = {"textDocument": document, "contentChanges": [change]}
+        self.notify("textDocument/didChange", params)
+
+    def delete(self, line: int, start: int, end: int, uri: str = URI) -> None:
+        """Delete what stands between two places of a line."""
+        span = {
+            "start": {"line": line, "character": start},
+            "end": {"line": line, "character": end},
+        }
+        self.version += 1
+        params = {
+            "textDocument": {"uri": uri, "version": self.version},
+            "contentChanges": [{"range": span, "text": ""}],
+        }
+        self.notify("textDocument/didChange", params)
+
+    def ask_inline(
+        self, line: int, character: int, kind: int = 2, uri: str = URI, **context: object
+    ) -> tuple[int, asyncio.Future[Json]]:
+        params = {
+            "textDocument": {"uri": uri, "version": self.version},
+            "position": {"line": line, "character": character},
+            "context": {"triggerKind": kind, **context},
+            "formattingOptions": {"tabSize": 4, "insertSpaces": True},
+        }
+        return self.ask("textDocument/inlineCompletion", params)
+
+    async def inline(
+        self, line: int, character: int, kind: int = 2, uri: str = URI, **context: object
+    ) -> list[Json]:
+        """The items at a place."""
+        _, reply = self.ask_inline(line, character, kind, uri, **context)
+        message = await asyncio.wait_for(reply, TIMEOUT_S)
+        items: list[Json] = message["result"]["items"]
+        return items
+
+    def statuses(self) -> list[Json]:
+        return [one["params"] for one in self.told if one["method"] == "suture/status"]
+
+    async def status_with(self, reason: str | None) -> Json:
+        """The latest status, once it has this reason."""
+        for _ in range(int(TIMEOUT_S / 0.02)):
+            if (told := self.statuses()) and told[-1]["reason"] == reason:
+                return told[-1]
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"no status {reason}: {self.statuses()}")
+
+    async def close(self) -> int:
+        """Leave as editors do; the exit status of the process."""
+        if self.process.returncode is None:
+            await self.request("shutdown", None)
+            self.notify("exit", None)
+        status = await asyncio.wait_for(self.process.wait(), TIMEOUT_S)
+        self._reading.cancel()
+        return status
+
+
+@asynccontextmanager
+async def editing(
+    url: str | None,
+    profile: Json = VSCODE,
+    options: Json | None = None,
+    environ: dict[str, str] | None = None,
+    answers: dict[str, object] | None = None,
+    status: int = 0,
+) -> AsyncIterator[Editor]:
+    """An editor that has started; the process must end with the block and with `status`."""
+    server = [] if url is None else ["--server", url]
+    with tempfile.TemporaryDirectory() as home:
+        own = {"SUTURE_CACHE": home, "XDG_CONFIG_HOME": home}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "suture.server", "lsp", *server),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **own, **(environ or {})},
+            limit=2**26,
+        )
+        editor = Editor(process)
+        editor.answers = answers or {}
+        try:
+            await editor.initialize(profile, options or {})
+            yield editor
+            assert await editor.close() == status
+            assert editor.stray == []
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

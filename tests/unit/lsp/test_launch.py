@@ -1,0 +1,175 @@
+"""One server for all editors: found, or started once; what is gone says nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.fake_completer import FakeCompleter
+from support.http_server import serving
+from suture.lsp.http_client import Unanswered
+from suture.lsp.launch import Folder, announce_editor, find_or_start, hold, is_held, locate
+from suture.lsp.settings import ServerOptions
+from suture.lsp.shared_server import end_when_idle
+
+# Stands in for the server: it lives, and says nothing.
+SLEEPS = (
+    sys.executable,
+    "-S",
+    "-c",
+    "import time; print('suture: awake', flush=1); time.sleep(60)",
+)
+ENDS = (sys.executable, "-S", "-c", "print('suture: no engine here', flush=1)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(tmp_path / "run")
+    yield made
+    if made.record.exists() and is_held(made.record):
+        os.kill(pid_in(made), signal.SIGKILL)
+
+
+def pid_in(folder: Folder) -> int:
+    return int(json.loads(folder.record.read_text())["pid"])
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.01)
+    return condition()
+
+
+def test_m1_editors_that_start_at_once_start_one_server(folder: Folder) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ports = list(pool.map(lambda _: find_or_start(folder, SLEEPS), range(8)))
+    assert len(set(ports)) == 1
+    record = json.loads(folder.record.read_text())
+    assert record["port"] == ports[0] and set(record) == {"pid", "port", "version"}
+    assert is_held(folder.record)
+
+
+def test_m2_a_server_that_was_killed_is_started_anew(folder: Folder) -> None:
+    find_or_start(folder, SLEEPS)
+    first = pid_in(folder)
+    os.kill(first, signal.SIGKILL)
+    assert until(lambda: not is_held(folder.record))
+    find_or_start(folder, SLEEPS)
+    assert pid_in(folder) != first
+
+
+def test_m2_a_record_that_is_no_record_is_written_over(folder: Folder) -> None:
+    folder.make()
+    folder.record.write_text("{" * 5000)
+    find_or_start(folder, SLEEPS)
+    assert pid_in(folder) > 0
+
+
+def test_what_a_server_said_before_it_ended_is_known(folder: Folder) -> None:
+    find_or_start(folder, ENDS)
+    assert until(lambda: not is_held(folder.record))
+    assert folder.last_words() == "no engine here"
+
+
+def test_the_folder_is_of_this_user_alone(folder: Folder) -> None:
+    find_or_start(folder, SLEEPS)
+    assert folder.path.stat().st_mode & 0o077 == 0
+    assert folder.log.stat().st_mode & 0o077 == 0
+
+
+def test_editors_are_known_for_as_long_as_they_live(folder: Folder) -> None:
+    code = "import sys; from pathlib import Path; from suture.lsp.launch import *; import time\n"
+    code += "held = announce_editor(Folder(Path(sys.argv[1]))); print(flush=1); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder.path)], stdout=subprocess.PIPE
+    ) as editor:
+        assert editor.stdout is not None
+        editor.stdout.readline()
+        assert folder.has_editors()
+        editor.kill()
+    assert not folder.has_editors()
+    assert list(folder.editors.iterdir()) == []
+
+
+def test_a_server_ends_once_no_editor_has_lived_for_a_while(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
+    held = announce_editor(folder)
+    watch = threading.Thread(target=end_when_idle, args=(folder, 0.2, 0.02))
+    watch.start()
+    time.sleep(0.5)
+    assert signals == []
+    os.close(held)
+    watch.join(20)
+    assert signals == [signal.SIGTERM]
+
+
+def test_a_lock_that_is_held_is_refused(tmp_path: Path) -> None:
+    held = hold(tmp_path / "a")
+    with pytest.raises(BlockingIOError):
+        hold(tmp_path / "a")
+    os.close(held)
+    os.close(hold(tmp_path / "a"))
+    assert not is_held(tmp_path / "b") and not (tmp_path / "b").exists()
+
+
+def test_the_url_of_the_command_comes_before_that_of_the_options() -> None:
+    options = ServerOptions(url="http://box:1", autostart=False)
+    assert locate(options, "http://other:2").url == "http://other:2"
+    assert locate(options).url == "http://box:1"
+
+
+def test_without_a_server_and_autostart_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUTURE_PORT", "9")
+    with pytest.raises(Unanswered) as raised:
+        locate(ServerOptions(autostart=False))
+    assert raised.value.health.reason == "UNREACHABLE"
+
+
+def test_a_key_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    options = ServerOptions(url="http://box:1", api_key_file=str(tmp_path / "none"))
+    with pytest.raises(Unanswered, match="none"):
+        locate(options)
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_a_server_at_the_usual_port_is_taken(
+    has_keys: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("one\n")
+    with serving(FakeCompleter(), **({"api_key_file": keys} if has_keys else {})) as url:
+        monkeypatch.setenv("SUTURE_PORT", url.rpartition(":")[2])
+        assert locate(ServerOptions(autostart=False)).url == url
+        options = ServerOptions(autostart=False, api_key_file=str(keys))
+        assert locate(options).api_key == "one"
+
+
+def test_what_is_no_suture_at_the_usual_port_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            connection, _ = listener.accept()
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        monkeypatch.setenv("SUTURE_PORT", str(listener.getsockname()[1]))
+        with pytest.raises(Unanswered):
+            locate(ServerOptions(autostart=False))
+        thread.join(10)
