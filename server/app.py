@@ -16,10 +16,11 @@ from suture.server.errors import EngineError, SutureError
 from suture.server.one_model import OneModel
 from suture.server.recent import Recent
 from suture.server.routes.absent import absence
-from suture.server.routes.access import Access
+from suture.server.routes.access import OPEN_PATHS, Access
 from suture.server.routes.completer import Completer, Pool
 from suture.server.routes.deepseek import DeepSeekDialect
 from suture.server.routes.delivery import CompletionRoute, Dialect, error_response, public_error
+from suture.server.routes.docs import DocsPage, Document
 from suture.server.routes.explain import Explain
 from suture.server.routes.llama_cpp import Health, LlamaCppDialect, Slots
 from suture.server.routes.llama_cpp_completion import LlamaCppCompletionDialect
@@ -76,7 +77,8 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
         Route("/v1/health", TabbyHealth(pool, settings).get, methods=["GET", "POST"]),
         Route("/v1beta/server_setting", ServerSetting().get),
         Route("/v1/code-completion", completions(RefactDialect()), methods=["POST"]),
-        Route("/v1/ping", ping),
+        # As Refact's engine has it, its answer is no JSON, whatever its type says.
+        Route("/v1/ping", ping, include_in_schema=False),
         Route("/v1/caps", Caps(pool).get),
         Route("/api/generate", completions(OllamaDialect(), framing=LINES), methods=["POST"]),
         Route("/api/show", ShownModel(pool).post, methods=["POST"]),
@@ -87,6 +89,8 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
         Route("/beta/completions", completions(DeepSeekDialect()), methods=["POST"]),
         Route("/v1/explain", Explain(OpenAIDialect(), pool, settings), methods=["POST"]),
         *page_routes(),
+        Route("/openapi.json", Document(dialect_of, OPEN_PATHS).get),
+        Route("/docs", DocsPage().get),
         Route("/health", Health(pool, settings).get),
         Route("/metrics", MetricsPage(pool, shown).get),
         Route("/slots", Slots(pool).get),

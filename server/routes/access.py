@@ -36,8 +36,8 @@ from suture.server.settings import Settings, read_api_keys
 CHALLENGE = 'Bearer realm="suture"'
 MAX_HEAD_BYTES = 64 * 2**10
 # Probes must see whether we live without holding a key; and a browser has none to open a page
-# with, of which what it shows is asked for with one.
-OPEN_PATHS = frozenset({"/health", *PAGE_PATHS})
+# with, of which what it shows is asked for with one. The document is that of any server.
+OPEN_PATHS = frozenset({"/health", "/docs", "/openapi.json", *PAGE_PATHS})
 
 
 class Unauthorized(RequestError):

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from suture.server.openapi.operation import Operation
 from suture.server.routes.body import validate
 from suture.server.routes.candidates import Completed
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.delivery import Asked
-from suture.server.routes.fields import Integer, Probs, StopStrings
+from suture.server.routes.fields import Integer, Probs, StopStrings, stops_schema
 from suture.server.routes.openai import (
     CompletionsAnswer,
     CompletionsBody,
     OpenAIDialect,
+    logprobs_schema,
     n_logprobs,
 )
 from suture.server.routes.prompts import Prompts
+from suture.server.routes.shapes.openai import DeepSeekCompletion, DeepSeekEvent, OpenAIError
 from suture.server.settings import Settings
 from suture.server.version import VERSION
 
@@ -50,14 +53,22 @@ class DeepSeekBody(CompletionsBody):
 
     DEFAULT_MAX_TOKENS: ClassVar[int] = MAX_TOKENS
 
-    prompt: Annotated[Prompts, BeforeValidator(_a_text)]
-    max_tokens: Annotated[Integer, Field(ge=1, le=MAX_TOKENS)] | None = None
+    prompt: Annotated[Prompts, BeforeValidator(_a_text), WithJsonSchema({"type": "string"})] = (
+        Field(description="The text before the cursor.")
+    )
+    max_tokens: Annotated[Integer, Field(ge=1, le=MAX_TOKENS)] | None = Field(
+        default=None, description=f"Absent, {MAX_TOKENS}."
+    )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    stop: Annotated[StopStrings, AfterValidator(_few_stops)] = Field(default_factory=list)
+    stop: Annotated[
+        StopStrings, AfterValidator(_few_stops), WithJsonSchema(stops_schema(MAX_STOPS))
+    ] = Field(default_factory=list)
     logprobs: Annotated[
-        Annotated[Probs, Field(le=MAX_LOGPROBS)] | None, BeforeValidator(n_logprobs)
+        Annotated[Probs, Field(le=MAX_LOGPROBS)] | None,
+        BeforeValidator(n_logprobs),
+        WithJsonSchema(logprobs_schema(MAX_LOGPROBS)),
     ] = None
 
 
@@ -78,6 +89,16 @@ class DeepSeekAnswer(CompletionsAnswer):
 
 class DeepSeekDialect(OpenAIDialect):
     """Bodies and answers as DeepSeek's API writes them; errors as OpenAI's does."""
+
+    operation = Operation(
+        "DeepSeek",
+        "A text that goes on, or the text at a cursor",
+        (DeepSeekBody,),
+        DeepSeekCompletion,
+        streamed=DeepSeekEvent | OpenAIError,
+        statuses=(500, 501, 503),
+        example={"prompt": "def area(w, h):\n    return ", "suffix": "\n", "max_tokens": 16},
+    )
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         completions = validate(DeepSeekBody, body)

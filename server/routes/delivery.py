@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from suture.server.errors import EngineError, Loading, RequestError, SutureError, Unavailable
 from suture.server.logs import without_values
+from suture.server.openapi.operation import Operation
 from suture.server.recent import Recent
 from suture.server.request import (
     CompletionChunk,
@@ -86,7 +87,14 @@ class Asked:
 
 
 class Dialect(Protocol):
-    """How one family of clients writes requests, answers and errors."""
+    """How one family of clients writes requests, answers and errors.
+
+    `operation` is the document's part about its completions, `error_shape` the type of an error's
+    body.
+    """
+
+    operation: Operation
+    error_shape: Any
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         """The request that `body` makes; raises `InvalidRequest`."""
@@ -117,6 +125,11 @@ class CompletionRoute:
         self._settings = settings
         self._recent = recent
         self._framing = framing
+
+    @property
+    def operation(self) -> Operation:
+        """What the document says of this route."""
+        return replace(self._dialect.operation, framing=self._framing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream = EventStream(send, self._framing)

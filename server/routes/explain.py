@@ -24,6 +24,7 @@ from suture.server.explanation import (
     Method,
     Token,
 )
+from suture.server.openapi.operation import Operation
 from suture.server.request import CompletionRequest
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
@@ -36,6 +37,7 @@ from suture.server.routes.delivery import (
 )
 from suture.server.routes.limits import places_of
 from suture.server.routes.llama_cpp import InfillBody
+from suture.server.routes.shapes.suture import ExplainAnswer
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 
@@ -52,6 +54,15 @@ def explained_request(body: Json, settings: Settings, model: ModelInfo) -> Compl
 
 class Explain:
     """ASGI endpoint of `POST /v1/explain`; a client that leaves ends its explanation."""
+
+    operation = Operation(
+        "Suture",
+        "Why a completion is what it is",
+        (InfillBody,),
+        ExplainAnswer,
+        statuses=(500, 501, 503),
+        example={"input_prefix": "console.log(userNa", "input_suffix": ""},
+    )
 
     def __init__(self, dialect: Dialect, pool: Pool, settings: Settings) -> None:
         self._dialect = dialect

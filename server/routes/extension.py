@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from suture.server.errors import InvalidRequest
 from suture.server.request import (
@@ -19,12 +19,21 @@ from suture.server.request import (
     Shape,
 )
 from suture.server.routes.completer import ModelInfo
-from suture.server.routes.fields import Count, RequestBody, Share, Text, check_token_id
+from suture.server.routes.fields import (
+    Count,
+    RequestBody,
+    Share,
+    Text,
+    check_token_id,
+    integral,
+)
 from suture.server.routes.raw_prompts import Hole
+from suture.server.routes.shapes.suture import SutureObject
 from suture.server.settings import Settings
 
 
 def _give_back(value: Any) -> Any:
+    value = integral(value)
     if value == "stable" or (type(value) is int and 1 <= value <= 8):
         return value
     raise ValueError('must be "stable" or a number of tokens from 1 to 8')
@@ -38,28 +47,79 @@ class ExtensionFields(RequestBody):
     with every request.
     """
 
-    healing: Healing | None = None
-    give_back: Annotated[Literal["stable"] | int, BeforeValidator(_give_back)] | None = None
-    layout: Layout | None = None
-    fim_boundary: FimBoundary = "auto"
-    grammar_scope: GrammarScope = "output"
-    shape: Shape | None = None
-    min_confidence: Share | None = None
-    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
-    session: Annotated[Text, Field(max_length=256)] | None = None
-    seq: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
-    path: Text | None = None
-    language: Text | None = None
-    min_tokens: Count = 0
-    include_stop_str_in_output: bool = False
-    stop_token_ids: Annotated[list[Count], Field(max_length=1024, fail_fast=True)] = Field(
-        default_factory=list
+    GROUP = "what Suture adds"
+
+    healing: Healing | None = Field(
+        default=None,
+        description="How the end of the prompt is healed; absent, as the server was started.",
     )
-    ignore_eos: bool = False
-    skip_special_tokens: bool = True
-    detokenize: bool = True
-    return_tokens: bool = False
-    on_incomplete: OnIncomplete | None = None
+    give_back: (
+        Annotated[
+            Literal["stable"] | int,
+            BeforeValidator(_give_back),
+            WithJsonSchema(
+                {"anyOf": [{"const": "stable"}, {"type": "integer", "minimum": 1, "maximum": 8}]}
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description='Tokens given back at the cursor: as many as the boundary needs ("stable"), or '
+        "that many.",
+    )
+    layout: Layout | None = Field(
+        default=None,
+        description='The order of the parts of a hole; with "anchor" a key adds its own tokens to '
+        "the prompt, and no others are evaluated.",
+    )
+    fim_boundary: FimBoundary = Field(
+        default="auto",
+        description="In psm order: whether the end of the text before the cursor is kept as it is, "
+        "or moved behind the sentinels and healed there.",
+    )
+    grammar_scope: GrammarScope = Field(
+        default="output",
+        description="What a grammar sees: the text alone, or what was prefilled before it too.",
+    )
+    shape: Shape | None = Field(
+        default=None,
+        description='What is left out of the text: "line" ends it at its first line end, "raw" '
+        'leaves it as it is, "auto" is "block" in a hole.',
+    )
+    min_confidence: Share | None = Field(
+        default=None, description="Lines that the model is less sure of are left out; 0 is off."
+    )
+    stream_interval: Annotated[int, BeforeValidator(integral), Field(ge=1, le=1024)] | None = Field(
+        default=None, description="Tokens between two events of a stream."
+    )
+    session: Annotated[Text, Field(max_length=256)] | None = Field(
+        default=None, description="A request ends those of its session with a lower seq."
+    )
+    seq: Annotated[int, BeforeValidator(integral), Field(ge=0, le=2**63 - 1)] | None = Field(
+        default=None, description="The request's number in its session, higher each time."
+    )
+    path: Text | None = Field(default=None, description="Of the file being completed.")
+    language: Text | None = Field(
+        default=None, description="The editor's name of the language at the cursor."
+    )
+    min_tokens: Count = Field(default=0, description="No stop string or end before so many tokens.")
+    include_stop_str_in_output: bool = Field(default=False, description="Keeps the stop string.")
+    stop_token_ids: Annotated[list[Count], Field(max_length=1024, fail_fast=True)] = Field(
+        default_factory=list, description="Further tokens that end the text."
+    )
+    ignore_eos: bool = Field(default=False, description="The model may not end the text.")
+    skip_special_tokens: bool = Field(
+        default=True, description="false lets special tokens be drawn, and shows them."
+    )
+    detokenize: bool = Field(
+        default=True, description="false: token ids alone, and no stop strings."
+    )
+    return_tokens: bool = Field(default=False, description="Token ids beside the text.")
+    on_incomplete: OnIncomplete | None = Field(
+        default=None,
+        description="What becomes of half a character at the end: by default it is dropped in a "
+        "hole, and replaced elsewhere.",
+    )
 
     @property
     def wants_token_ids(self) -> bool:
@@ -130,12 +190,10 @@ class ExtensionFields(RequestBody):
             raise InvalidRequest('"session" cannot be had with several prompts', "session")
 
 
-def suture_object(
-    result: CompletionResult, text: str, token_ids: list[int] | None
-) -> dict[str, object]:
+def suture_object(result: CompletionResult, text: str, token_ids: list[int] | None) -> SutureObject:
     """The `suture` object of an answer whose whole text is `text`."""
     healing, prompt, edit = result.healing, result.prompt, result.edit or Edit(0, text)
-    answer: dict[str, object] = {
+    answer: SutureObject = {
         "finish": result.finish,
         "reason": result.reason,
         "healing": {

@@ -20,6 +20,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -45,7 +46,8 @@ def no_lone_surrogates(text: str) -> str:
     return text
 
 
-def _integral(value: Any) -> Any:
+def integral(value: Any) -> Any:
+    """`value`, an integer where it is one written as 8.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -72,21 +74,40 @@ def _breakers(texts: list[str]) -> list[str]:
 
 
 def _n_probs(value: Any) -> Any:
-    value = _integral(value)
+    value = integral(value)
     if type(value) is not int or not 0 <= value <= MAX_PROBS:
         raise ValueError(f"must be a number of tokens from 0 to {MAX_PROBS}")
     return value
 
 
-Probs = Annotated[int, BeforeValidator(_n_probs)]
+def stops_schema(most: int) -> dict[str, Any]:
+    """What `StopStrings` takes, where there may be `most` of them."""
+    stop = {"type": "string", "maxLength": MAX_STOP_BYTES}
+    return {
+        "anyOf": [stop, {"type": "array", "items": stop, "maxItems": most}],
+        "description": "Where one of these stands, the text ends before it. They may have "
+        f"{MAX_STOP_BYTES} bytes together; an empty one is ignored.",
+    }
+
+
+Probs = Annotated[
+    int,
+    BeforeValidator(_n_probs),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_PROBS}),
+]
 Text = Annotated[str, AfterValidator(no_lone_surrogates)]
-Integer = Annotated[int, BeforeValidator(_integral), Field(ge=-MAX_INT, le=MAX_INT)]
-Count = Annotated[int, BeforeValidator(_integral), Field(ge=0, le=MAX_INT)]
-Candidates = Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_CANDIDATES)]
-LastTokens = Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=MAX_INT)]
+Integer = Annotated[int, BeforeValidator(integral), Field(ge=-MAX_INT, le=MAX_INT)]
+Count = Annotated[int, BeforeValidator(integral), Field(ge=0, le=MAX_INT)]
+Candidates = Annotated[int, BeforeValidator(integral), Field(ge=1, le=MAX_CANDIDATES)]
+LastTokens = Annotated[int, BeforeValidator(integral), Field(ge=-1, le=MAX_INT)]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
 Share = Annotated[float, Field(ge=0, le=1)]
-StopStrings = Annotated[list[Text], BeforeValidator(_one_or_many), AfterValidator(_bounded_stops)]
+StopStrings = Annotated[
+    list[Text],
+    BeforeValidator(_one_or_many),
+    AfterValidator(_bounded_stops),
+    WithJsonSchema(stops_schema(MAX_STOPS)),
+]
 
 
 class RequestBody(BaseModel):
@@ -94,6 +115,8 @@ class RequestBody(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", protected_namespaces=())
 
+    # What the document calls the fields that a class has beyond those before it.
+    GROUP: ClassVar[str] = ""
     NOT_NULL: ClassVar[frozenset[str]] = frozenset()
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
@@ -115,35 +138,90 @@ def _is_one_of(value: object, candidates: tuple[Any, ...]) -> bool:
 class SamplingFields(RequestBody):
     """Sampling fields that have one name in every dialect; absent is the dialect's default."""
 
-    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    top_k: Integer | None = None
-    top_p: Share | None = None
-    min_p: Share | None = None
-    repeat_penalty: Annotated[float, Field(ge=1e-6, le=1e6)] | None = None
-    repeat_last_n: LastTokens | None = None
-    presence_penalty: Number | None = None
-    frequency_penalty: Number | None = None
-    typical_p: Number | None = None
-    top_n_sigma: Number | None = None
-    xtc_probability: Share | None = None
+    GROUP = "sampling"
+    # What a request that says nothing is served with.
+    SAMPLING: ClassVar[SamplingParams] = SamplingParams()
+
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="0 takes the best token each time."
+    )
+    top_k: Integer | None = Field(
+        default=None, description="Leaves the k most probable tokens; 0 or less is off."
+    )
+    top_p: Share | None = Field(
+        default=None, description="Leaves the fewest tokens that reach this probability; 1 is off."
+    )
+    min_p: Share | None = Field(
+        default=None,
+        description="Leaves those this many times as probable as the best; 0 is off.",
+    )
+    repeat_penalty: Annotated[float, Field(ge=1e-6, le=1e6)] | None = Field(
+        default=None,
+        description="Above 1, tokens among the last repeat_last_n become less likely; 1 is off.",
+    )
+    repeat_last_n: LastTokens | None = Field(
+        default=None, description="How many tokens penalties look back at; -1 is the whole context."
+    )
+    presence_penalty: Number | None = Field(
+        default=None, description="Subtracted once from tokens among the last repeat_last_n."
+    )
+    frequency_penalty: Number | None = Field(
+        default=None, description="Subtracted each time that a token stands there."
+    )
+    typical_p: Number | None = Field(
+        default=None,
+        description="Leaves those whose surprise is nearest to the expected; 1 is off.",
+    )
+    top_n_sigma: Number | None = Field(
+        default=None,
+        description="Leaves logits within so many standard deviations of the best; 0 is off.",
+    )
+    xtc_probability: Share | None = Field(
+        default=None,
+        description="With this chance, of all that reach xtc_threshold only the least probable "
+        "stays.",
+    )
     xtc_threshold: Share | None = None
-    dynatemp_range: Annotated[float, Field(ge=-1e6, le=1e6)] | None = None
+    dynatemp_range: Annotated[float, Field(ge=-1e6, le=1e6)] | None = Field(
+        default=None, description="With a range the temperature follows the entropy; 0 is off."
+    )
     dynatemp_exponent: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    min_keep: Count | None = None
-    dry_multiplier: Number | None = None
-    dry_base: Number | None = None
+    min_keep: Count | None = Field(
+        default=None, description="top_p, min_p, typical_p and XTC leave at least so many tokens."
+    )
+    dry_multiplier: Number | None = Field(
+        default=None,
+        description="DRY: what would go on with a repetition longer than dry_allowed_length "
+        "becomes less likely, by dry_multiplier × dry_base to the power of what is over; 0 is off.",
+    )
+    dry_base: Number | None = Field(default=None, description="Below 1 it is the default.")
     dry_allowed_length: Count | None = None
-    dry_penalty_last_n: LastTokens | None = None
+    dry_penalty_last_n: LastTokens | None = Field(
+        default=None, description="How many tokens DRY looks back at; -1 is the whole context."
+    )
     dry_sequence_breakers: (
         Annotated[
-            list[Text], Field(max_length=MAX_BREAKERS, fail_fast=True), AfterValidator(_breakers)
+            list[Text],
+            Field(max_length=MAX_BREAKERS, fail_fast=True),
+            AfterValidator(_breakers),
+            WithJsonSchema(
+                {
+                    "type": "array",
+                    "items": {"type": "string", "minLength": 1},
+                    "minItems": 1,
+                    "maxItems": MAX_BREAKERS,
+                }
+            ),
         ]
         | None
-    ) = None
-    seed: Annotated[int, BeforeValidator(_integral), Field(ge=-1, le=2**64 - 1)] | None = None
+    ) = Field(default=None, description="No repetition that DRY sees goes over one of these.")
+    seed: Annotated[int, BeforeValidator(integral), Field(ge=-1, le=2**64 - 1)] | None = Field(
+        default=None,
+        description="The same seed draws the same tokens from the same logits; -1 is a fresh one.",
+    )
 
-    def sampling(self, defaults: SamplingParams, n_ctx: int) -> SamplingParams:
-        """The parameters asked for, over `defaults`.
+    def sampling(self, n_ctx: int) -> SamplingParams:
+        """The parameters asked for, over `SAMPLING`.
 
         `top_k` below 0 is off; `repeat_last_n` and `dry_penalty_last_n` -1 are the whole context;
         a `dry_base` below 1 is the default; `seed` -1 is a fresh one, and so is llama.cpp's own
@@ -154,12 +232,12 @@ class SamplingFields(RequestBody):
             for name in SamplingFields.model_fields
             if name != "seed" and (value := getattr(self, name)) is not None
         }
-        params = replace(defaults, **asked)
+        params = replace(self.SAMPLING, **asked)
         return replace(
             params,
             top_k=max(0, params.top_k),
             repeat_last_n=n_ctx if params.repeat_last_n == -1 else params.repeat_last_n,
-            dry_base=params.dry_base if params.dry_base >= 1 else defaults.dry_base,
+            dry_base=params.dry_base if params.dry_base >= 1 else self.SAMPLING.dry_base,
             dry_sequence_breakers=tuple(params.dry_sequence_breakers),
             seed=None if self.seed in (None, -1, 2**32 - 1) else self.seed,
         )

@@ -4,13 +4,39 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from suture.server.decoding.json_schema import SchemaError, schema_grammar
 from suture.server.errors import InvalidRequest
 from suture.server.routes.fields import RequestBody, Text
 
 JSON_OBJECT: dict[str, Any] = {"type": "object"}
+_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "object"}, {"const": True}]}
+_FORMATS: dict[str, Any] = {
+    "anyOf": [
+        {"type": "object", "required": ["type"], "properties": {"type": {"const": "text"}}},
+        {
+            "type": "object",
+            "required": ["type"],
+            "properties": {
+                "type": {"const": "json_object"},
+                "schema": {"anyOf": [*_SCHEMA["anyOf"], {"type": "null"}]},
+            },
+        },
+        {
+            "type": "object",
+            "required": ["type", "json_schema"],
+            "properties": {
+                "type": {"const": "json_schema"},
+                "json_schema": {
+                    "type": "object",
+                    "required": ["schema"],
+                    "properties": {"schema": _SCHEMA},
+                },
+            },
+        },
+    ]
+}
 
 
 def _response_format(value: Any) -> Any:
@@ -34,8 +60,16 @@ def _response_format(value: Any) -> Any:
 class GrammarFields(RequestBody):
     """At most one of them may be given; the schema of a `response_format` is what is kept of it."""
 
-    grammar: Text = ""
-    json_schema: Any = None
+    GROUP = "grammars"
+
+    grammar: Text = Field(
+        default="", description="What the text must be, in GBNF, from the rule root on."
+    )
+    json_schema: Annotated[Any, WithJsonSchema(_SCHEMA)] = Field(
+        default=None,
+        description="A JSON schema that the text must satisfy. What would restrict further than a "
+        "grammar can (pattern, minimum, …) is refused.",
+    )
 
     SCHEMA_FIELDS: ClassVar[tuple[str, ...]] = ("json_schema",)
 
@@ -63,6 +97,8 @@ class GrammarFields(RequestBody):
 class FormatFields(GrammarFields):
     """As OpenAI has it too."""
 
-    response_format: Annotated[Any, BeforeValidator(_response_format)] = None
+    response_format: Annotated[Any, BeforeValidator(_response_format), WithJsonSchema(_FORMATS)] = (
+        Field(default=None, description="The same, as OpenAI's API has it.")
+    )
 
     SCHEMA_FIELDS = ("json_schema", "response_format")

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import InvalidRequest, Loading, Stalled, Unavailable
+from suture.server.openapi.operation import Operation, Query, described
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -49,6 +50,13 @@ from suture.server.routes.fields import (
 )
 from suture.server.routes.grammars import GrammarFields
 from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
+from suture.server.routes.shapes.llama_cpp import (
+    LlamaCppAnswered,
+    LlamaCppError,
+    LlamaCppHealth,
+    LlamaCppSlot,
+    LlamaCppStreamed,
+)
 from suture.server.settings import Settings
 from suture.server.sse import encode_json, event
 
@@ -56,6 +64,7 @@ MAX_EXTRA = 1024
 
 DEFAULTS = SamplingParams(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 
+_WITHOUT_EFFECT = "Without effect: it only concerns speed or slots."
 _STOP_TYPES: dict[FinishReason, str] = {"stop": "word", "eos": "eos", "suffix": "eos"}
 _ERROR_TYPES = {
     401: "authentication_error",
@@ -89,27 +98,57 @@ class GenerationFields(ExtensionFields, GrammarFields, SamplingFields):
         "return_progress": (False,),
     }
 
-    n_predict: Annotated[Integer, Field(ge=-1)] | None = None
-    max_tokens: Annotated[Integer, Field(ge=-1)] | None = None
+    SAMPLING = DEFAULTS
+
+    n_predict: Annotated[Integer, Field(ge=-1)] | None = Field(
+        default=None,
+        description="Tokens at most; -1, as absent, is all that fit; 0 only reads the prompt.",
+    )
+    max_tokens: Annotated[Integer, Field(ge=-1)] | None = Field(
+        default=None, description="The same, where there is no n_predict."
+    )
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
-    samplers: SamplerNames | None = None
-    logit_bias: LogitBias = Field(default_factory=list)
-    response_fields: Annotated[list[Text], Field(max_length=256, fail_fast=True)] = Field(
-        default_factory=list
+    samplers: SamplerNames | None = Field(
+        default=None,
+        description="The samplers that apply, in their order, by names or letters, none twice.",
     )
-    t_max_predict_ms: Number = 0
-    t_max_prompt_ms: Number = 0
-    n_cmpl: Candidates | None = None
-    n: Candidates | None = None
-    n_indent: Integer = 0
-    n_keep: Integer = 0
-    n_cache_reuse: Integer = 0
-    id_slot: Integer = -1
-    cache_prompt: bool = True
-    timings_per_token: bool = False
-    n_probs: Probs = 0
-    post_sampling_probs: bool = False
+    logit_bias: LogitBias = Field(
+        default_factory=list,
+        description="Pairs of a token id and what is added to its logit; false is never drawn.",
+    )
+    response_fields: Annotated[list[Text], Field(max_length=256, fail_fast=True)] = Field(
+        default_factory=list,
+        description="The fields, such as timings/prompt_n, that an answer has which is not "
+        "streamed; none is all.",
+    )
+    t_max_predict_ms: Number = Field(
+        default=0, description="The text ends so long after its first token; 0 is off."
+    )
+    t_max_prompt_ms: Number = Field(
+        default=0, description="The most time from the request to the first token; 0 is off."
+    )
+    n_cmpl: Candidates | None = Field(
+        default=None, description="So many candidates: above 1 the answer is an array."
+    )
+    n: Candidates | None = Field(default=None, description="The same, where there is no n_cmpl.")
+    n_indent: Integer = Field(
+        default=0,
+        description="Without effect: the file says where a text leaves the cursor's block.",
+    )
+    n_keep: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    n_cache_reuse: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    id_slot: Integer = Field(default=-1, description=_WITHOUT_EFFECT)
+    cache_prompt: bool = Field(default=True, description=_WITHOUT_EFFECT)
+    timings_per_token: bool = Field(default=False, description=_WITHOUT_EFFECT)
+    n_probs: Probs = Field(
+        default=0,
+        description="Log probabilities of the text's tokens, and of so many of the likeliest in "
+        "each one's place; 0 is off.",
+    )
+    post_sampling_probs: bool = Field(
+        default=False, description="true is refused beside n_probs: not supported yet."
+    )
 
     def generation(self, settings: Settings, model: ModelInfo) -> dict[str, Any]:
         """These fields as arguments of a `CompletionRequest`, but for what a route decides."""
@@ -150,7 +189,7 @@ class GenerationFields(ExtensionFields, GrammarFields, SamplingFields):
             (check_token_id(token_id, model.n_vocab, "logit_bias"), bias)
             for token_id, bias in self.logit_bias
         )
-        params = replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases)
+        params = replace(self.sampling(model.n_ctx), logit_bias=biases)
         return params if self.samplers is None else only_listed(params, self.samplers)
 
 
@@ -161,11 +200,11 @@ class InfillBody(GenerationFields):
         {"input_prefix", "input_suffix", "input_extra", "prompt"}
     )
 
-    input_prefix: Text
-    input_suffix: Text
-    prompt: Text = ""
+    input_prefix: Text = Field(description="The text before the cursor, up to prompt.")
+    input_suffix: Text = Field(description="The text after the cursor, empty or not.")
+    prompt: Text = Field(default="", description="What stands between input_prefix and the cursor.")
     input_extra: Annotated[list[ExtraChunk], Field(max_length=MAX_EXTRA, fail_fast=True)] = Field(
-        default_factory=list
+        default_factory=list, description="Text from other files, the newest last."
     )
 
     def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
@@ -326,6 +365,22 @@ def _pick(answer: dict[str, object], paths: list[str]) -> dict[str, object]:
 class LlamaCppDialect:
     """Bodies, answers and errors as llama-server writes them."""
 
+    operation = Operation(
+        "llama.cpp",
+        "The text at a cursor",
+        (InfillBody,),
+        LlamaCppAnswered,
+        streamed=LlamaCppStreamed,
+        statuses=(500, 501, 503),
+        example={
+            "input_prefix": "def area(width, height):\n    return width * ",
+            "input_suffix": "\n\n\nprint(area(2, 3))\n",
+            "temperature": 0,
+            "n_predict": 16,
+        },
+    )
+    error_shape = LlamaCppError
+
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         infill = validate(InfillBody, body)
         request = infill.to_request(settings, model)
@@ -345,6 +400,11 @@ class Health:
         self._pool = pool
         self._stalled = Stalled(f"the engine has work and no step of it in {settings.stall_s} s")
 
+    @described(
+        Operation(
+            "llama.cpp", "Whether requests are served", answer=LlamaCppHealth, statuses=(503,)
+        )
+    )
     async def get(self, request: Request) -> Response:
         state = self._pool.state()
         if state == "ready":
@@ -363,6 +423,15 @@ class Slots:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(
+        Operation(
+            "llama.cpp",
+            "What runs in each slot",
+            answer=list[LlamaCppSlot],
+            statuses=(503,),
+            queries=(Query("fail_on_no_slot", "503 where no slot is free.", {"type": "string"}),),
+        )
+    )
     async def get(self, request: Request) -> Response:
         model = model_asked_for(self._pool, request.query_params)
         slots = model.slots()

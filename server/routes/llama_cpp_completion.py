@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from pydantic import Field
+
+from suture.server.openapi.operation import Operation
 from suture.server.request import CompletionRequest
 from suture.server.routes.body import validate
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.delivery import Asked
 from suture.server.routes.llama_cpp import GenerationFields, LlamaCppAnswer, LlamaCppDialect
 from suture.server.routes.prompts import Prompts, read_prompt
+from suture.server.routes.shapes.llama_cpp import LlamaCppAnswered, LlamaCppStreamed
 from suture.server.settings import Settings
 
 
@@ -23,7 +27,10 @@ class CompletionBody(GenerationFields):
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset({"prompt"})
 
-    prompt: Prompts
+    prompt: Prompts = Field(
+        description="The text that goes on, or token ids and texts in a row, taken for their text;"
+        " or several of these."
+    )
 
     def to_requests(self, settings: Settings, model: ModelInfo) -> list[CompletionRequest]:
         """The same, in no dialect's words. Raises `Loading` for ids before the model is there."""
@@ -37,6 +44,16 @@ class CompletionBody(GenerationFields):
 
 class LlamaCppCompletionDialect(LlamaCppDialect):
     """Bodies of `/completion`; answers and errors as everywhere in llama-server."""
+
+    operation = Operation(
+        "llama.cpp",
+        "A text that goes on",
+        (CompletionBody,),
+        LlamaCppAnswered,
+        streamed=LlamaCppStreamed,
+        statuses=(500, 503),
+        example={"prompt": "import os\nimport nump", "temperature": 0, "n_predict": 8},
+    )
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         completion = validate(CompletionBody, body)

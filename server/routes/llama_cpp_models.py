@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import EngineError, RequestError
+from suture.server.openapi.operation import Operation, described
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import Pool, ServedModel
 from suture.server.routes.fields import RequestBody, Text
+from suture.server.routes.shapes.llama_cpp import LlamaCppSuccess
 from suture.server.sse import encode_json
 
 
@@ -34,6 +36,16 @@ class ModelLoading:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(
+        Operation(
+            "llama.cpp",
+            "Have a model loaded",
+            (ModelBody,),
+            LlamaCppSuccess,
+            statuses=(404, 500, 503),
+            example={"model": "qwen2.5-coder-1.5b"},
+        )
+    )
     async def load(self, request: Request) -> Response:
         model = await self._model(request)
         model.load()
@@ -41,6 +53,16 @@ class ModelLoading:
             raise EngineError(f"the model {model.info.name} could not be loaded")
         return _success()
 
+    @described(
+        Operation(
+            "llama.cpp",
+            "Have a model unloaded",
+            (ModelBody,),
+            LlamaCppSuccess,
+            statuses=(404,),
+            example={"model": "qwen2.5-coder-1.5b"},
+        )
+    )
     async def unload(self, request: Request) -> Response:
         (await self._model(request)).unload()
         return _success()

@@ -7,14 +7,17 @@ The model's file is named without its folder, which may say whose home it is. Th
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import Loading
+from suture.server.openapi.operation import Operation, described
 from suture.server.routes.completer import LOADED, ModelInfo, Pool, model_asked_for
 from suture.server.routes.delivery import error_response
 from suture.server.routes.llama_cpp import DEFAULTS, LlamaCppDialect, sampling_settings
+from suture.server.routes.shapes.llama_cpp import LlamaCppProps
 from suture.server.sse import encode_json
 from suture.server.version import VERSION
 
@@ -25,6 +28,7 @@ class Props:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(Operation("llama.cpp", "What is served", answer=LlamaCppProps, statuses=(503,)))
     async def get(self, request: Request) -> Response:
         model = model_asked_for(self._pool, request.query_params)
         state = model.state()
@@ -34,6 +38,7 @@ class Props:
         return Response(encode_json(answer), media_type="application/json")
 
 
+@described(Operation("llama.cpp", "Adapters, of which there are none", answer=list[dict[str, Any]]))
 async def lora_adapters(request: Request) -> Response:
     """As llama-server says it where it was started without any."""
     return Response(b"[]", media_type="application/json")

@@ -10,19 +10,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from suture.server.codec import Specials
 from suture.server.errors import Loading
+from suture.server.openapi.operation import Operation
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import Completer, Pool, model_asked_for
 from suture.server.routes.delivery import error_response, public_error, while_connected
 from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
 from suture.server.routes.limits import places_of
 from suture.server.routes.llama_cpp import LlamaCppDialect
+from suture.server.routes.shapes.llama_cpp import LlamaCppContent, LlamaCppTokens
 from suture.server.sse import encode_json
 from suture.server.token_texts import TokenTexts
 
@@ -41,10 +43,18 @@ def _bounded(content: str) -> str:
 class TokenizeBody(RequestBody):
     """The body of `POST /tokenize`."""
 
-    content: Annotated[Text, AfterValidator(_bounded)]
-    add_special: bool = False
-    parse_special: bool = True
-    with_pieces: bool = False
+    content: Annotated[
+        Text,
+        AfterValidator(_bounded),
+        WithJsonSchema({"type": "string", "maxLength": MAX_CONTENT_BYTES}),
+    ]
+    add_special: bool = Field(
+        default=False, description="The tokens begin as the model's prompts do."
+    )
+    parse_special: bool = Field(
+        default=True, description="Control tokens that stand in the text are tokens, not text."
+    )
+    with_pieces: bool = Field(default=False, description="Each token with what it says.")
 
 
 class DetokenizeBody(RequestBody):
@@ -85,6 +95,15 @@ class _Question(ABC):
 class Tokenize(_Question):
     """`POST /tokenize`."""
 
+    operation = Operation(
+        "llama.cpp",
+        "The tokens of a text",
+        (TokenizeBody,),
+        LlamaCppTokens,
+        statuses=(503,),
+        example={"content": "import numpy", "with_pieces": True},
+    )
+
     async def _answer(self, body: dict[str, Any], completer: Completer) -> object:
         asked = validate(TokenizeBody, body)
         tokens = _tokens(completer)
@@ -99,6 +118,15 @@ class Tokenize(_Question):
 
 class Detokenize(_Question):
     """`POST /detokenize`."""
+
+    operation = Operation(
+        "llama.cpp",
+        "The text of tokens",
+        (DetokenizeBody,),
+        LlamaCppContent,
+        statuses=(503,),
+        example={"tokens": [1, 2, 3]},
+    )
 
     async def _answer(self, body: dict[str, Any], completer: Completer) -> object:
         asked = validate(DetokenizeBody, body)

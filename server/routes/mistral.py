@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from suture.server.openapi.operation import Operation
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
@@ -37,6 +38,7 @@ from suture.server.routes.fields import (
 )
 from suture.server.routes.grammars import FormatFields
 from suture.server.routes.raw_prompts import hole_of
+from suture.server.routes.shapes.mistral import FimCompletion, FimEvent, MistralError
 from suture.server.settings import Settings
 from suture.server.sse import DONE, event
 
@@ -59,21 +61,30 @@ class FimBody(ExtensionFields, FormatFields, SamplingFields):
     NOT_NULL: ClassVar[frozenset[str]] = frozenset({"prompt"})
     NOT_YET: ClassVar[Mapping[str, tuple[Any, ...]]] = {"n": (1,)}
 
-    prompt: Text
-    suffix: Text = ""
-    model: Text | None = None
-    max_tokens: Count | None = None
+    SAMPLING = DEFAULTS
+
+    prompt: Text = Field(description="The text before the cursor.")
+    suffix: Text = Field(
+        default="",
+        description="The text after the cursor; without one the text goes on left to right.",
+    )
+    model: Text | None = Field(
+        default=None, description="Any name: the model that is loaded answers."
+    )
+    max_tokens: Count | None = Field(
+        default=None, description="Absent, as much as there is room for."
+    )
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
-    random_seed: Count | None = None
-    metadata: dict[str, Any] | None = None
-    prompt_cache_key: Text | None = None
+    random_seed: Count | None = Field(default=None, description="Goes before seed.")
+    metadata: dict[str, Any] | None = Field(default=None, description="Ignored.")
+    prompt_cache_key: Text | None = Field(default=None, description="Ignored.")
 
     def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
         """The same, in no dialect's words."""
         limit = model.n_ctx or MAX_INT
         max_tokens = limit if self.max_tokens is None else min(self.max_tokens, limit)
-        sampling = self.sampling(DEFAULTS, model.n_ctx)
+        sampling = self.sampling(model.n_ctx)
         if self.random_seed is not None:
             sampling = replace(sampling, seed=self.random_seed)
         hole = hole_of(self.prompt, self.suffix) if self.suffix else None
@@ -154,6 +165,17 @@ def _usage(completed: Completed) -> dict[str, object]:
 
 class MistralDialect:
     """Bodies, answers and errors as Mistral's API writes them."""
+
+    operation = Operation(
+        "Mistral",
+        "The text at a cursor, or a text that goes on",
+        (FimBody,),
+        FimCompletion,
+        streamed=FimEvent | MistralError,
+        statuses=(500, 501, 503),
+        example={"prompt": "def area(w, h):\n    return ", "suffix": "\n", "max_tokens": 16},
+    )
+    error_shape = MistralError
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         fim = validate(FimBody, body)

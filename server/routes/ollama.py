@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from suture.server.errors import InfillUnsupported, InvalidRequest, RequestError
 from suture.server.models.names import plain_name
+from suture.server.openapi.operation import Operation
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -42,6 +43,7 @@ from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import MAX_INT, Integer, SamplingFields, StopStrings, Text
 from suture.server.routes.grammars import JSON_OBJECT, GrammarFields
 from suture.server.routes.raw_prompts import Hole, hole_of, read_hole, read_raw_hole
+from suture.server.routes.shapes.ollama import Generated, OllamaError, OllamaStreamed
 from suture.server.settings import Settings
 from suture.server.sse import line
 
@@ -52,6 +54,7 @@ MAX_TOP_LOGPROBS = 20
 _DONE_REASONS: dict[FinishReason, str] = {"stop": "stop", "eos": "stop", "suffix": "stop"}
 # Clients read these as numbers, and JSON has no infinity.
 _LEAST_LOGPROB = -3.4e38
+_WITHOUT_EFFECT = "Without effect."
 _DURATION = re.compile(r"[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
 
 
@@ -115,16 +118,20 @@ def _think(value: Any) -> Any:
 class Options(SamplingFields):
     """The `options` of a body."""
 
-    num_predict: Integer = -1
+    SAMPLING = DEFAULTS
+
+    num_predict: Integer = Field(
+        default=-1, description="Tokens at most; negative, all that fit; 0 only reads the prompt."
+    )
     stop: StopStrings = Field(default_factory=list)
-    num_ctx: Integer = 0
-    num_batch: Integer = 0
-    num_gpu: Integer = -1
-    num_keep: Integer = 0
-    num_thread: Integer = 0
-    main_gpu: Integer = 0
-    use_mmap: bool = True
-    draft_num_predict: Integer = 0
+    num_ctx: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    num_batch: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    num_gpu: Integer = Field(default=-1, description=_WITHOUT_EFFECT)
+    num_keep: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    num_thread: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    main_gpu: Integer = Field(default=0, description=_WITHOUT_EFFECT)
+    use_mmap: bool = Field(default=True, description=_WITHOUT_EFFECT)
+    draft_num_predict: Integer = Field(default=0, description=_WITHOUT_EFFECT)
 
     def max_tokens(self, model: ModelInfo) -> int:
         """How many tokens may be generated: all that fit, where the number is negative."""
@@ -144,19 +151,49 @@ class GenerateBody(ExtensionFields, GrammarFields):
     }
     SCHEMA_FIELDS = ("json_schema", "format")
 
-    model: Text = ""
-    prompt: Text = ""
-    suffix: Text = ""
-    system: Text = ""
+    model: Text = Field(
+        default="",
+        description="The name of the model that is loaded, with or without :latest; any other one "
+        "is a 404.",
+    )
+    prompt: Text = Field(
+        default="", description="The text before the cursor, or one with sentinels of its own."
+    )
+    suffix: Text = Field(
+        default="",
+        description="The text after the cursor; without one the text goes on left to right.",
+    )
+    system: Text = Field(
+        default="", description="Ignored in a hole, and refused elsewhere: there is no chat."
+    )
     stream: bool = True
-    raw: bool = False
-    format: Annotated[Any, BeforeValidator(_format)] = None
+    raw: bool = Field(default=False, description="The prompt has sentinels; suffix is ignored.")
+    format: Annotated[
+        Any,
+        BeforeValidator(_format),
+        WithJsonSchema({"anyOf": [{"enum": ["", "json"]}, {"type": "object"}]}),
+    ] = Field(default=None, description='"json" is any object; or a JSON schema.')
     options: Annotated[Options, BeforeValidator(_an_object)] = Field(default_factory=Options)
-    keep_alive: Annotated[Any, BeforeValidator(_keep_alive)] = None
-    think: Annotated[bool, BeforeValidator(_think)] = False
-    shift: bool = True
-    logprobs: bool = False
-    top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_TOP_LOGPROBS)] = 0
+    keep_alive: Annotated[
+        Any,
+        BeforeValidator(_keep_alive),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "number"},
+                    {"type": "string", "maxLength": 63, "pattern": f"^{_DURATION.pattern}$"},
+                ]
+            }
+        ),
+    ] = Field(default=None, description="Without effect: the model stays loaded.")
+    think: Annotated[bool, BeforeValidator(_think), WithJsonSchema({"const": False})] = Field(
+        default=False, description="The model does not think before it answers."
+    )
+    shift: bool = Field(default=True, description=_WITHOUT_EFFECT)
+    logprobs: bool = Field(default=False, description="Log probabilities of the text's tokens.")
+    top_logprobs: Annotated[Integer, Field(ge=0, le=MAX_TOP_LOGPROBS)] = Field(
+        default=0, description="With logprobs: of so many of the likeliest in each one's place."
+    )
 
     @property
     def only_loads(self) -> bool:
@@ -176,7 +213,7 @@ class GenerateBody(ExtensionFields, GrammarFields):
         max_tokens = 0 if self.only_loads else self.options.max_tokens(model)
         extension = self.extension(settings, model, max_tokens)
         return CompletionRequest(
-            sampling=self.options.sampling(DEFAULTS, model.n_ctx),
+            sampling=self.options.sampling(model.n_ctx),
             grammar=self.gbnf,
             grammar_field=self.grammar_field,
             max_tokens=max_tokens,
@@ -297,6 +334,21 @@ def _token(token: ScoredToken | Alternative) -> dict[str, object]:
 
 class OllamaDialect:
     """Bodies, answers and errors as Ollama writes them."""
+
+    operation = Operation(
+        "Ollama",
+        "The text at a cursor, or a text that goes on; streamed unless asked otherwise",
+        (GenerateBody,),
+        Generated,
+        streamed=OllamaStreamed,
+        statuses=(404, 500, 501, 503),
+        example={
+            "prompt": "def area(w, h):\n    return w * ",
+            "suffix": "\n",
+            "options": {"temperature": 0, "num_predict": 16},
+        },
+    )
+    error_shape = OllamaError
 
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         started_ns = time.monotonic_ns()

@@ -12,15 +12,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import InvalidRequest
+from suture.server.openapi.operation import Operation, described
 from suture.server.prompt.families import FAMILIES
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import LOADED, ModelInfo, Pool, model_asked_for, shown_state
 from suture.server.routes.fields import RequestBody, Text
 from suture.server.routes.ollama import DEFAULTS, check_model
+from suture.server.routes.shapes.ollama import (
+    OllamaProcesses,
+    OllamaShown,
+    OllamaTags,
+    OllamaVersion,
+)
 from suture.server.sse import encode_json
 from suture.server.version import VERSION
 
@@ -34,10 +42,20 @@ _PROMPT, _SUFFIX = "{{ .Prompt }}", "{{ .Suffix }}"
 class ShowBody(RequestBody):
     """The body of `POST /api/show`; what else it may have only changes what is shown."""
 
-    model: Text = ""
-    name: Text = ""
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": [name], "properties": {name: {"type": "string", "minLength": 1}}}
+                for name in ("model", "name")
+            ]
+        }
+    )
+
+    model: Text = Field(default="", description="One of model and name is required.")
+    name: Text = Field(default="", description="The same, where there is no model.")
 
 
+@described(Operation("Ollama", "The version", answer=OllamaVersion))
 async def api_version(request: Request) -> Response:
     """`GET /api/version`: the Ollama that clients may take this for, and what it is."""
     return _json({"version": OLLAMA_VERSION, "suture": {"version": VERSION}})
@@ -49,6 +67,7 @@ class Tags:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(Operation("Ollama", "The model that is served", answer=OllamaTags))
     async def get(self, request: Request) -> Response:
         return _json({"models": [_tag(model.info) for model in self._pool.models]})
 
@@ -59,6 +78,7 @@ class RunningModels:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(Operation("Ollama", "The model, once it is loaded", answer=OllamaProcesses))
     async def get(self, request: Request) -> Response:
         loaded = [model for model in self._pool.models if shown_state(model) in LOADED]
         return _json({"models": [_running(model.info) for model in loaded]})
@@ -70,6 +90,16 @@ class ShownModel:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(
+        Operation(
+            "Ollama",
+            "What is known of the model",
+            (ShowBody,),
+            OllamaShown,
+            statuses=(404,),
+            example={"model": "qwen2.5-coder-1.5b"},
+        )
+    )
     async def post(self, request: Request) -> Response:
         body = validate(ShowBody, await read_json(request))
         asked = body.model or body.name

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.healing import display_name
 from suture.server.errors import InvalidRequest
+from suture.server.openapi.operation import Operation, described
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -45,6 +46,7 @@ from suture.server.routes.extension import ExtensionFields, finite, suture_objec
 from suture.server.routes.fields import (
     MAX_BIASES,
     MAX_INT,
+    MAX_PROBS,
     Candidates,
     Count,
     Probs,
@@ -56,6 +58,12 @@ from suture.server.routes.fields import (
 from suture.server.routes.grammars import FormatFields
 from suture.server.routes.prompts import Parts, Prompts, prompt_text, read_prompt
 from suture.server.routes.raw_prompts import hole_of
+from suture.server.routes.shapes.openai import (
+    Completion,
+    CompletionEvent,
+    ModelList,
+    OpenAIError,
+)
 from suture.server.settings import Settings
 from suture.server.sse import DONE, encode_json, event
 
@@ -68,6 +76,11 @@ _FINISH_REASONS: dict[FinishReason, str] = {"stop": "stop", "eos": "stop", "suff
 def n_logprobs(value: Any) -> Any:
     """A number of log probabilities; false, as clients of the chat API write it, is none."""
     return None if value is False else value
+
+
+def logprobs_schema(most: int) -> dict[str, Any]:
+    """What `n_logprobs` takes, up to `most`."""
+    return {"anyOf": [{"type": "integer", "minimum": 0, "maximum": most}, {"const": False}]}
 
 
 def _logit_bias(value: Any) -> Any:
@@ -99,21 +112,59 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
 
     DEFAULT_MAX_TOKENS: ClassVar[int] = 16
 
-    prompt: Prompts
-    suffix: Text = ""
-    model: Text | None = None
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None
+    SAMPLING = DEFAULTS
+
+    prompt: Prompts = Field(
+        description="The text before the cursor, or token ids that say it; several make so many"
+        " choices."
+    )
+    suffix: Text = Field(
+        default="",
+        description="The text after the cursor; without one the text goes on left to right.",
+    )
+    model: Text | None = Field(
+        default=None, description="A served model's name; any other asks the default one."
+    )
+    max_tokens: Count | None = Field(
+        default=None, description=f"Absent, {DEFAULT_MAX_TOKENS}; 0 only reads the prompt."
+    )
+    max_completion_tokens: Count | None = Field(
+        default=None, description="The same under the chat API's name, where that is absent."
+    )
     stop: StopStrings = Field(default_factory=list)
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: Candidates | None = None
-    best_of: Candidates | None = None
-    logprobs: Annotated[Probs | None, BeforeValidator(n_logprobs)] = None
-    logit_bias: Annotated[dict[int, float], BeforeValidator(_logit_bias)] = Field(
-        default_factory=dict
+    n: Candidates | None = Field(
+        default=None,
+        description="So many choices, or fewer where some come to the same text.",
     )
-    user: Text | None = None
+    best_of: Candidates | None = Field(
+        default=None, description="As many as `n`, or 1: all that are made are answered."
+    )
+    logprobs: Annotated[
+        Probs | None,
+        BeforeValidator(n_logprobs),
+        WithJsonSchema(logprobs_schema(MAX_PROBS)),
+    ] = Field(
+        default=None,
+        description="Log probabilities of the text's tokens, and of so many of the likeliest in "
+        "each one's place.",
+    )
+    logit_bias: Annotated[
+        dict[int, float],
+        BeforeValidator(_logit_bias),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "maxProperties": MAX_BIASES,
+                "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+                "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+            }
+        ),
+    ] = Field(
+        default_factory=dict, description="Added to the logits of token ids; -100 is never drawn."
+    )
+    user: Text | None = Field(default=None, description="Says nothing about the text.")
 
     @property
     def includes_usage(self) -> bool:
@@ -131,7 +182,7 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
             for token_id, bias in self.logit_bias.items()
         )
         fields = {
-            "sampling": replace(self.sampling(DEFAULTS, model.n_ctx), logit_bias=biases),
+            "sampling": replace(self.sampling(model.n_ctx), logit_bias=biases),
             "grammar": self.gbnf,
             "grammar_field": self.grammar_field,
             "max_tokens": max_tokens,
@@ -273,6 +324,17 @@ def _finish_reason(completed: Completed) -> str:
 class OpenAIDialect:
     """Bodies, answers and errors as OpenAI's API writes them."""
 
+    operation = Operation(
+        "OpenAI",
+        "A text that goes on, or the text at a cursor",
+        (CompletionsBody,),
+        Completion,
+        streamed=CompletionEvent | OpenAIError,
+        statuses=(500, 501, 503),
+        example={"prompt": "import os\nimport nump", "max_tokens": 8, "temperature": 0},
+    )
+    error_shape = OpenAIError
+
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         completions = validate(CompletionsBody, body)
         first, *others = completions.to_requests(settings, model)
@@ -295,6 +357,7 @@ class Models:
         self._pool = pool
         self._created = int(time.time())
 
+    @described(Operation("OpenAI", "The models that may be served", answer=ModelList))
     async def get(self, request: Request) -> Response:
         data = [self._entry(model) for model in self._pool.models]
         body = encode_json({"object": "list", "data": data})

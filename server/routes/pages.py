@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from suture.server.openapi.operation import Operation, described
+
 _FILES = {
     "icon.svg": "image/svg+xml",
     "page.js": "text/javascript",
@@ -37,7 +39,10 @@ _HEADERS = {
 def page_routes() -> list[Route]:
     """Routes to the page, under each of its names, and to what it loads."""
     page = _Page()
-    files = [Route(f"/pages/{name}", _File(name, kind).get) for name, kind in _FILES.items()]
+    files = [
+        Route(f"/pages/{name}", _File(name, kind).get, include_in_schema=False)
+        for name, kind in _FILES.items()
+    ]
     return [Route("/", page.get), Route("/explain", page.get), *files]
 
 
@@ -45,6 +50,9 @@ class _Page:
     def __init__(self) -> None:
         self._html = built("page.html")
 
+    @described(
+        Operation("Suture", "A page to see how the server does, and try it", media="text/html")
+    )
     async def get(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
         headers = _HEADERS | {

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from suture.server.errors import InvalidRequest, Loading
 from suture.server.prompt.families import FAMILIES
 from suture.server.routes.completer import ModelInfo
-from suture.server.routes.fields import no_lone_surrogates
+from suture.server.routes.fields import integral, no_lone_surrogates
 from suture.server.routes.raw_prompts import Hole, read_opened_hole, read_raw_hole
 from suture.server.token_texts import NoText, TokenTexts
 
@@ -32,8 +32,37 @@ _KINDS = "must be text, or an array of token ids and texts"
 Parts = list[int | str]
 
 
+_ROW: dict[str, Any] = {
+    "type": "array",
+    "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]},
+    "minItems": 1,
+    "maxItems": MAX_PARTS,
+}
+_OBJECT: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt_string"],
+    "properties": {
+        "prompt_string": {"anyOf": [{"type": "string"}, _ROW]},
+        "multimodal_data": {"type": ["array", "null"], "maxItems": 0},
+    },
+}
+_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        _ROW | {"contains": {"type": "integer"}},
+        _OBJECT,
+        {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, _ROW, _OBJECT]},
+            "minItems": 1,
+            "maxItems": MAX_PROMPTS,
+        },
+    ]
+}
+
+
 def _prompts(value: Any) -> list[Parts]:
-    if isinstance(value, list) and not any(type(item) is int for item in value):
+    if isinstance(value, list) and not any(type(integral(item)) is int for item in value):
         if not 0 < len(value) <= MAX_PROMPTS:
             raise ValueError(f"must have 1 to {MAX_PROMPTS} prompts, not {len(value)}")
         return [_parts(item) for item in value]
@@ -43,7 +72,7 @@ def _prompts(value: Any) -> list[Parts]:
 def _parts(value: Any) -> Parts:
     """One prompt in any of the forms that llama-server has for it."""
     if isinstance(value, dict):
-        if value.get("multimodal_data"):
+        if value.get("multimodal_data") not in (None, []):
             raise ValueError("with multimodal_data is not supported")
         value = value.get("prompt_string")
     if isinstance(value, str):
@@ -52,12 +81,13 @@ def _parts(value: Any) -> Parts:
         raise ValueError(_KINDS)
     if not 0 < len(value) <= MAX_PARTS:
         raise ValueError(f"must have 1 to {MAX_PARTS} items, not {len(value)}")
+    value = [integral(item) for item in value]
     if not {type(item) for item in value} <= {int, str}:
         raise ValueError(_KINDS)
     return [no_lone_surrogates(item) if isinstance(item, str) else item for item in value]
 
 
-Prompts = Annotated[list[list[Any]], BeforeValidator(_prompts)]
+Prompts = Annotated[list[list[Any]], BeforeValidator(_prompts), WithJsonSchema(_SCHEMA)]
 
 
 @dataclass(frozen=True, slots=True)

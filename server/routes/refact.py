@@ -16,9 +16,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from suture.server.errors import InvalidRequest
+from suture.server.openapi.operation import Operation
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
@@ -41,6 +42,7 @@ from suture.server.routes.fields import (
     Text,
     no_lone_surrogates,
 )
+from suture.server.routes.shapes.refact import RefactCompletion, RefactError, RefactEvent
 from suture.server.settings import Settings
 from suture.server.sse import DONE, event
 
@@ -76,23 +78,35 @@ class _Part(BaseModel):
 class Cursor(_Part):
     """A place in one of the sources."""
 
-    file: Text
-    line: Count
-    character: Count
+    file: Text = Field(description="One of the sources.")
+    line: Count = Field(description="From 0.")
+    character: Count = Field(description="In code points from the start of the line.")
 
 
 class Inputs(_Part):
     """Whole files, and the place to complete at; `multiline` false: the rest of its line alone."""
 
-    sources: Annotated[dict[str, str], BeforeValidator(_sources)]
+    sources: Annotated[
+        dict[str, str],
+        BeforeValidator(_sources),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "maxProperties": MAX_SOURCES,
+            }
+        ),
+    ] = Field(description="Whole files by their paths; the last one is the newest.")
     cursor: Cursor
-    multiline: bool
+    multiline: bool = Field(description="false: the rest of the cursor's line alone.")
 
 
 class Parameters(_Part):
     """How much is drawn, and how; 0 tokens are the default, as Refact has it."""
 
-    max_new_tokens: Count | None = None
+    max_new_tokens: Count | None = Field(
+        default=None, description=f"Absent, and for 0, {DEFAULT_MAX_TOKENS}."
+    )
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Share | None = None
     stop: StopStrings | None = None
@@ -232,6 +246,23 @@ class CodeCompletionAnswer:
 
 class RefactDialect:
     """Bodies, answers and errors as Refact's engine writes them."""
+
+    operation = Operation(
+        "Refact",
+        "The text at a place in a file",
+        (CodeCompletionBody,),
+        RefactCompletion,
+        streamed=RefactEvent | RefactError,
+        statuses=(500, 501, 503),
+        example={
+            "inputs": {
+                "sources": {"area.py": "def area(w, h):\n    return \n"},
+                "cursor": {"file": "area.py", "line": 1, "character": 11},
+                "multiline": False,
+            },
+        },
+    )
+    error_shape = RefactError
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

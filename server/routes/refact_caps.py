@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import Loading
+from suture.server.openapi.operation import Operation, described
 from suture.server.routes.completer import ModelInfo, Pool
 from suture.server.routes.delivery import error_response
 from suture.server.routes.refact import RefactDialect
+from suture.server.routes.shapes.refact import RefactCaps
 from suture.server.sse import encode_json
 
 _PROVIDER = "suture"
@@ -29,6 +31,7 @@ class Caps:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    @described(Operation("Refact", "The models there are", answer=RefactCaps, statuses=(503,)))
     async def get(self, request: Request) -> Response:
         if self._pool.state() == "loading":
             return error_response(RefactDialect(), Loading("Loading model"))
@@ -36,7 +39,7 @@ class Caps:
         return Response(encode_json(caps), media_type="application/json")
 
 
-def _caps(model: ModelInfo) -> dict[str, object]:
+def _caps(model: ModelInfo) -> RefactCaps:
     model_id = f"{_PROVIDER}/{model.name}"
     completion = _record(model.name, model_id, model.n_ctx) | {
         # Nothing of the prompt is the client's: it sends whole files.

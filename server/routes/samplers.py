@@ -12,10 +12,10 @@ import math
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from suture.server.request import SAMPLERS, SamplingParams
-from suture.server.routes.fields import MAX_BIASES, MAX_INT
+from suture.server.routes.fields import MAX_BIASES, MAX_INT, integral
 
 _LETTERS = {
     "e": "penalties",
@@ -85,6 +85,7 @@ def _token_id(token: Any) -> int:
         return int(token)
     if isinstance(token, str):
         raise ValueError("by text is not supported yet: token ids only")
+    token = integral(token)
     if type(token) is not int or abs(token) > MAX_INT:
         raise ValueError("must have integers as token ids")
     return token
@@ -98,5 +99,60 @@ def _bias(bias: Any) -> float:
     return float(bias)
 
 
-SamplerNames = Annotated[list[str], BeforeValidator(_samplers)]
-LogitBias = Annotated[list[tuple[int, float]], BeforeValidator(_logit_bias)]
+_BUILT = {letter: name for letter, name in _LETTERS.items() if name != "adaptive_p"}
+_NAMES = [*_BUILT.values(), *_ALIASES]
+_BIAS: dict[str, Any] = {
+    "anyOf": [{"const": False}, {"type": "number", "minimum": -1e30, "maximum": 1e30}]
+}
+_DIGITS = "^[0-9]{1,9}$"
+
+SamplerNames = Annotated[
+    list[str],
+    BeforeValidator(_samplers),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"enum": _NAMES}, "uniqueItems": True},
+                {
+                    "type": "string",
+                    "pattern": f"^[{''.join(_BUILT)}]*$",
+                    "not": {"pattern": r"(.).*\1"},
+                },
+            ]
+        }
+    ),
+]
+LogitBias = Annotated[
+    list[tuple[int, float]],
+    BeforeValidator(_logit_bias),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "array",
+                    "maxItems": MAX_BIASES,
+                    "items": {
+                        "type": "array",
+                        "prefixItems": [
+                            {
+                                "anyOf": [
+                                    {"type": "integer", "minimum": 0, "maximum": MAX_INT},
+                                    {"type": "string", "pattern": _DIGITS},
+                                ]
+                            },
+                            _BIAS,
+                        ],
+                        "items": False,
+                        "minItems": 2,
+                    },
+                },
+                {
+                    "type": "object",
+                    "maxProperties": MAX_BIASES,
+                    "propertyNames": {"pattern": _DIGITS},
+                    "additionalProperties": _BIAS,
+                },
+            ]
+        }
+    ),
+]

@@ -16,8 +16,10 @@ from starlette.responses import Response
 
 from suture.server.counters import ShownCounters
 from suture.server.metrics import CONTENT_TYPE, Metrics
+from suture.server.openapi.operation import Operation, described
 from suture.server.recent import Recent
 from suture.server.routes.completer import Pool, shown_state
+from suture.server.routes.shapes.suture import StatusAnswer
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 from suture.server.version import VERSION
@@ -38,6 +40,7 @@ class Status:
         self._shown = shown
         self._started = time.monotonic()
 
+    @described(Operation("Suture", "What this is and how it does", answer=StatusAnswer))
     async def get(self, request: Request) -> Response:
         model = self._pool.models[0].info
         status = self._pool.status() | {
@@ -96,5 +99,6 @@ class MetricsPage:
     def __init__(self, pool: Pool, shown: ShownCounters) -> None:
         self._metrics = Metrics(lambda: replace(pool.measured(), shown=shown))
 
+    @described(Operation("Suture", "All that is counted, for Prometheus", media="text/plain"))
     async def get(self, request: Request) -> Response:
         return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})

@@ -11,15 +11,17 @@ from __future__ import annotations
 import os
 import platform
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from suture.server.counters import ShownCounters
 from suture.server.errors import InvalidRequest, Loading, Stalled
+from suture.server.openapi.operation import Operation, Query, described
 from suture.server.request import CompletionChunk, CompletionRequest, ExtraText, SamplingParams
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.candidates import Completed
@@ -27,7 +29,9 @@ from suture.server.routes.completer import ModelInfo, Pool
 from suture.server.routes.delivery import Asked, error_response
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import MAX_INT, Count, RequestBody, SamplingFields, Text
-from suture.server.routes.openai import OpenAIDialect
+from suture.server.routes.openai import CompletionsBody, OpenAIDialect
+from suture.server.routes.shapes.openai import Completion
+from suture.server.routes.shapes.tabby import TabbyCompletion, TabbyHealthState, TabbySetting
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 from suture.server.version import VERSION
@@ -61,9 +65,11 @@ Snippets = Annotated[list[Snippet], Field(max_length=MAX_SNIPPETS, fail_fast=Tru
 class Segments(_Part):
     """The text around the cursor, and what may help; an empty suffix is the end of the file."""
 
-    prefix: Text
-    suffix: Text | None = None
-    filepath: Text | None = None
+    prefix: Text = Field(description="The text before the cursor.")
+    suffix: Text | None = Field(
+        default=None, description="The text after it; none is the end of the file."
+    )
+    filepath: Text | None = Field(default=None, description="Of the file being completed.")
     declarations: Snippets | None = None
     relevant_snippets_from_changed_files: Snippets | None = None
     relevant_snippets_from_recently_opened_files: Snippets | None = None
@@ -82,13 +88,19 @@ class Segments(_Part):
         return tuple(ExtraText(snippet.body, snippet.filepath) for snippet in best_first[::-1])
 
 
+_REFUSED = WithJsonSchema({"type": "null", "description": "Refused: see /v1/explain."})
+_UNSET = WithJsonSchema({"enum": [False, None], "description": "Refused: see /v1/explain."})
+
+
 class DebugOptions(_Part):
     """What those who measure Tabby ask for."""
 
-    raw_prompt: Text | None = None
-    return_snippets: bool | None = None
-    return_prompt: bool | None = None
-    disable_retrieval_augmented_code_completion: bool | None = None
+    raw_prompt: Annotated[Text | None, _REFUSED] = None
+    return_snippets: Annotated[bool | None, _UNSET] = None
+    return_prompt: Annotated[bool | None, _UNSET] = None
+    disable_retrieval_augmented_code_completion: bool | None = Field(
+        default=None, description="true: without the snippets."
+    )
 
 
 class SegmentsBody(ExtensionFields, SamplingFields):
@@ -96,8 +108,13 @@ class SegmentsBody(ExtensionFields, SamplingFields):
 
     NOT_NULL: ClassVar[frozenset[str]] = frozenset({"segments"})
 
+    SAMPLING = DEFAULTS
+
     segments: Segments
-    mode: Text = "standard"
+    mode: Annotated[
+        Text,
+        WithJsonSchema({"type": "string", "not": {"const": "next_edit_suggestion"}}),
+    ] = Field(default="standard", description="Any but next_edit_suggestion is the standard one.")
     debug_options: DebugOptions | None = None
 
     def to_request(self, settings: Settings, model: ModelInfo) -> CompletionRequest:
@@ -115,7 +132,7 @@ class SegmentsBody(ExtensionFields, SamplingFields):
             extra=() if alone else self.segments.extra,
             shape=self.shape or "auto",
             on_incomplete=self.on_incomplete or "drop",
-            sampling=self.sampling(DEFAULTS, model.n_ctx),
+            sampling=self.sampling(model.n_ctx),
             max_tokens=max_tokens,
             **extension,
         )
@@ -161,6 +178,13 @@ class SegmentsAnswer:
 class TabbyDialect(OpenAIDialect):
     """Bodies and answers of Tabby where there are `segments`, and OpenAI's elsewhere."""
 
+    operation = replace(
+        OpenAIDialect.operation,
+        summary="A text that goes on, or the text at a cursor; with segments, Tabby's",
+        bodies=(CompletionsBody, SegmentsBody),
+        answer=Completion | TabbyCompletion,
+    )
+
     def parse(self, body: dict[str, Any], settings: Settings, model: ModelInfo) -> Asked:
         if body.get("segments") is None:
             return super().parse(body, settings, model)
@@ -185,6 +209,15 @@ class Events:
     def __init__(self, counters: ShownCounters) -> None:
         self._counters = counters
 
+    @described(
+        Operation(
+            "Tabby",
+            "Counts what a user did with a text",
+            (Event,),
+            queries=(Query("select_kind", '"line": only its first line.', {"type": "string"}),),
+            example={"type": "view", "completion_id": "cmpl-1", "choice_index": 0},
+        )
+    )
     async def post(self, request: Request) -> Response:
         try:
             event = validate(Event, await read_json(request))
@@ -208,6 +241,7 @@ class TabbyHealth:
             "cuda_devices": nvidia_gpus(),
         }
 
+    @described(Operation("Tabby", "What answers here", answer=TabbyHealthState, statuses=(503,)))
     async def get(self, request: Request) -> Response:
         state = self._pool.state()
         if state != "ready":
@@ -258,6 +292,7 @@ def nvidia_gpus(folder: Path = _NVIDIA_GPUS) -> list[str]:
 class ServerSetting:
     """`GET /v1beta/server_setting`: asks clients not to report their use to Tabby's makers."""
 
+    @described(Operation("Tabby", "What clients are asked to do", answer=TabbySetting))
     async def get(self, request: Request) -> Response:
         setting = {"disable_client_side_telemetry": True}
         return Response(encode_json(setting), media_type="application/json")

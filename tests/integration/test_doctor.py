@@ -100,7 +100,7 @@ def test_a_server_that_runs_is_asked_for_a_token(capfd: pytest.CaptureFixture[st
         status, out = doctor(capfd, "--port", url.rpartition(":")[2])
     assert status == 0
     assert f"ok      {url}: suture {VERSION}, ready, pid {os.getpid()}, model toy" in out
-    assert "a token was asked for, and came after 0." in out
+    assert "a token was asked for, and came after " in out
     assert len(fake.requests) == 1 and fake.requests[0].max_tokens == 1
 
 

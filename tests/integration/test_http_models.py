@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from starlette.testclient import TestClient
 from support.fake_completer import FakeCompleter
 from support.http_server import Json, client, events, serving, settings
 from support.json_values import JSON
-from support.pools import Scripted
+from support.pools import Scripted, opened
 from suture.server import pooled_model
 from suture.server.app import create_app
 from suture.server.pool import ModelPool
@@ -33,10 +34,11 @@ PREFIX = "def x ="
 
 @contextmanager
 def served(
-    texts: dict[str, bytes] = TEXTS, **flags: object
+    texts: dict[str, bytes] = TEXTS, gate: threading.Event | None = None, **flags: object
 ) -> Iterator[tuple[ModelPool, httpx2.Client]]:
     """A pool over HTTP, whose first model is loaded."""
-    models = Scripted(texts, settings(**flags), dict.fromkeys(texts, 100))
+    sizes = dict.fromkeys(texts, 100)
+    models = Scripted(texts, settings(**flags), sizes, gate=gate or opened())
     with models.pool() as pool, serving(pool, **flags) as url, client(url) as http:
         wait(http, next(iter(texts)), "loaded")
         yield pool, http
@@ -110,8 +112,8 @@ def test_in_every_dialect_the_model_named_is_the_one_that_answers() -> None:
 
 
 def test_a_model_that_is_not_loaded_is_begun_and_the_client_told_to_come_again() -> None:
-    openai = {"prompt": PREFIX, "model": "two"}
-    with served() as (_, http):
+    openai, gate = {"prompt": PREFIX, "model": "two"}, opened()
+    with served(gate=gate) as (_, http):
         for path, body in (
             ("/infill", infill("two")),
             ("/v1/completions", openai),
@@ -122,7 +124,9 @@ def test_a_model_that_is_not_loaded_is_begun_and_the_client_told_to_come_again()
             # Ids say nothing without their model.
             ("/completion", {"prompt": [1, 2], "model": "two"}),
         ):
+            gate.clear()
             response = http.post(path, json=body)
+            gate.set()
             assert response.status_code == 503, path
             assert response.headers["retry-after"] == "2"
             assert response.json()["suture"] == {"reason": "LOADING"}
@@ -199,8 +203,11 @@ def test_what_is_no_model_is_told_so(path: str) -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_a_500_of_its_own_and_says_so() -> None:
-    with served(TEXTS | {"two": b"broken"}) as (_, http):
+    gate = opened()
+    with served(TEXTS | {"two": b"broken"}, gate) as (_, http):
+        gate.clear()
         assert http.post("/infill", json=infill("two")).status_code == 503
+        gate.set()
         while wait(http, "two", "unloaded")["status"] == {"value": "unloaded"}:
             pass
         assert wait(http, "two", "unloaded")["status"] == {"value": "unloaded", "failed": True}
@@ -320,4 +327,5 @@ def test_many_clients_and_models_that_come_and_go_and_each_answer_is_its_models(
             else:
                 assert body == {"success": True}
         assert any(status == 200 and "content" in body for _, status, body in answers)
-        assert pool.measured().running == 0
+        while pool.measured().running:
+            time.sleep(0.01)

@@ -226,10 +226,10 @@ def test_q1_a_cancelled_request_is_told_so_once_the_engine_has_stopped() -> None
             editor.notify("$/cancelRequest", {"id": msg_id})
             assert (await reply)["error"]["code"] == -32800
             editor.notify("$/cancelRequest", {"id": 999})
+            await until(lambda: completer.cancelled == len(completer.requests))
 
     with serving(completer) as url:
         asyncio.run(edit(url))
-    assert len(completer.requests) == 1
 
 
 @pytest.mark.parametrize("cancels", [True, False])
@@ -237,7 +237,7 @@ def test_q1_of_a_burst_of_keys_the_engine_sees_few_and_is_idle_afterwards(cancel
     completer = FakeCompleter(says("a"), delay_s=60)
 
     async def edit(url: str) -> None:
-        async with editing(url, VSCODE, {"debounceMs": 60}) as editor:
+        async with editing(url, VSCODE, {"debounceMs": 500}) as editor:
             editor.open("")
             replies = []
             for n in range(20):
@@ -256,7 +256,7 @@ def test_q1_of_a_burst_of_keys_the_engine_sees_few_and_is_idle_afterwards(cancel
 
     with serving(completer) as url:
         asyncio.run(edit(url))
-    # None, where the machine keeps the pace; some keys may come late on a busy one.
+    # At most the last, where the machine keeps the pace; on a busy one some keys may come late.
     assert len(completer.requests) <= 6
 
 

@@ -38,7 +38,10 @@ def serving(served: Pool | Completer, **flags: object) -> Iterator[str]:
 def serving_app(app: ASGIApp, at: Settings | None = None, port: int = 0) -> Iterator[str]:
     """The same of any application; `at` says of TLS what the server is to know."""
     server = uvicorn.Server(http_config(app, at or settings(), drain_s=1))
-    with socket.create_server(("127.0.0.1", port)) as listener:
+    # From its descriptor, as the worker's: only such a socket knows that it is TCP's, so that
+    # asyncio switches Nagle's algorithm off, which would hold answers back for 40 ms.
+    fd = socket.create_server(("127.0.0.1", port)).detach()
+    with socket.socket(fileno=fd) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from support.driving import TIMEOUT_S
 from support.scripted_completer import VOCABULARY, ScriptedCompleter
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scripted import speaking_model
@@ -32,17 +34,25 @@ def pool_of(completer: ServedCompleter, settings: Settings) -> ModelPool:
     return ModelPool([Source(name, path, lambda thread: completer, lambda: info, int)], settings)
 
 
+def opened() -> threading.Event:
+    """A gate that is open."""
+    gate = threading.Event()
+    gate.set()
+    return gate
+
+
 class Logged(ScriptedCompleter):
     """Says one text, and logs when it is loaded and freed. `broken`: it cannot be loaded."""
 
-    def __init__(
-        self, name: str, text: bytes, settings: Settings, thread: EngineThread, log: Log
-    ) -> None:
-        super().__init__(speaking_model(VOCABULARY, text), settings, name=name, thread=thread)
-        self._text = text
-        self._log = log
+    def __init__(self, name: str, models: Scripted, thread: EngineThread) -> None:
+        self._text = models.texts[name]
+        model = speaking_model(VOCABULARY, self._text)
+        super().__init__(model, models.settings, name=name, thread=thread)
+        self._log = models.log
+        self._gate = models.gate
 
     def _load(self) -> Engine:
+        assert self._gate.wait(TIMEOUT_S)
         if self._text == b"broken":
             raise ModelError("/models/secret.gguf: not a GGUF file")
         engine = super()._load()
@@ -53,12 +63,16 @@ class Logged(ScriptedCompleter):
 
 @dataclass
 class Scripted:
-    """Models that each say a text of their own, of `sizes` in millions of bytes."""
+    """Models that each say a text of their own, of `sizes` in millions of bytes.
+
+    None is loaded while the `gate` is closed.
+    """
 
     texts: Mapping[str, bytes]
     settings: Settings
     sizes: Mapping[str, int] = field(default_factory=dict)
     log: Log = field(default_factory=list)
+    gate: threading.Event = field(default_factory=opened)
 
     @contextmanager
     def pool(self) -> Iterator[ModelPool]:
@@ -74,7 +88,7 @@ class Scripted:
         path = Path(f"/models/{name}.gguf")
 
         def make(thread: EngineThread) -> ServedCompleter:
-            return Logged(name, self.texts[name], self.settings, thread, self.log)
+            return Logged(name, self, thread)
 
         info = replace(UNKNOWN, name=name, path=str(path))
         return Source(name, path, make, lambda: info, lambda: self.sizes.get(name, 0) * MB)

@@ -45,6 +45,7 @@ def test_the_wheel_has_the_packages_the_models_and_no_links(tmp_path: Path) -> N
     top = {"/".join(name.split("/")[:2]) for name in names if name.startswith("suture/")}
     assert top == packages
     assert {f"{package}/py.typed" for package in packages} <= set(names)
+    assert "suture/server/routes/docs.html" in names
     pages = {name for name in names if name.startswith("suture/server/pages/")}
     assert pages == {
         f"suture/server/pages/built/{name}"

@@ -39,16 +39,20 @@ async def until_logged(log: Log, *entries: tuple[str, str]) -> None:
 
 def test_the_first_is_loaded_at_the_start_and_others_when_they_are_asked_for() -> None:
     models = Scripted(TEXTS, settings())
+    models.gate.clear()
 
     async def work(pool: ModelPool) -> None:
         assert pool.state() == "loading"
+        models.gate.set()
         assert await patient_answer(pool, "a") == SAID["a"]
         assert pool.state() == "ready"
         assert [model.state() for model in pool.models] == ["ready", "unloaded", "unloaded"]
+        models.gate.clear()
         with pytest.raises(Loading) as raised:
             await answer(pool, "b")
         assert raised.value.retry_after >= 1
         assert pool.state() == "ready"
+        models.gate.set()
         assert await patient_answer(pool, "b") == SAID["b"]
         assert await answer(pool, "a") == SAID["a"]
 
@@ -164,8 +168,10 @@ def test_p4_who_was_just_loaded_for_somebody_waits_for_him(monkeypatch: pytest.M
 
     async def work(pool: ModelPool) -> None:
         await patient_answer(pool, "a")
+        models.gate.clear()
         with pytest.raises(Loading):
             await answer(pool, "b")
+        models.gate.set()
         await until(pool, b="ready")
         with pytest.raises(NoRoom):
             await answer(pool, "a")
@@ -189,8 +195,10 @@ def test_p5_a_model_that_cannot_be_loaded_fails_its_own_requests(
         assert model_of(pool, "b").state() == "failed" and pool.state() == "ready"
         assert caplog.text.count("not a GGUF file") == 1
         monkeypatch.setattr(pooled_model, "RETRY_S", 0.0)
+        models.gate.clear()
         with pytest.raises(Loading):
             await answer(pool, "b")
+        models.gate.set()
         await until(pool, b="failed")
         model_of(pool, "b").unload()
         assert model_of(pool, "b").state() == "unloaded"
@@ -261,10 +269,12 @@ def test_without_a_time_nobody_is_unloaded() -> None:
 
 def test_a_model_can_be_unloaded_while_it_is_loaded_but_not_the_first_at_the_start() -> None:
     models = Scripted(TEXTS, settings())
+    models.gate.clear()
 
     async def work(pool: ModelPool) -> None:
         with pytest.raises(Loading):
             model_of(pool, "a").unload()
+        models.gate.set()
         await patient_answer(pool, "a")
         model_of(pool, "b").load()
         model_of(pool, "b").unload()
