@@ -38,7 +38,7 @@ def main() -> int:
             *("--max-examples", str(asked.examples), "--seed", str(asked.seed)),
             *("--exclude-checks", LEFT_OUT, "--generation-with-security-parameters", "false"),
             *("--continue-on-failure", "--generation-database", "none", "--no-color"),
-            *("--suppress-health-check", "all", "--warnings", "off"),
+            *("--request-timeout", "120", "--suppress-health-check", "all", "--warnings", "off"),
             *more,
         ]
         path = os.pathsep.join((str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])))

@@ -114,6 +114,7 @@ class Bridge(LanguageServer):
 
     async def start(self) -> None:
         """Find the server before the first key, so that its model is loaded meanwhile."""
+        self.status.open()  # no notification may come before the reply to initialize
         await self.pull_options()
         if self.completions.switches.is_on(self.completions.options):
             with contextlib.suppress(Unanswered):

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from suture.lsp.debounce import Debounce
 from suture.lsp.documents import Cursor, without_halves
@@ -25,7 +25,6 @@ from suture.lsp.shown import Shown, Suggestion
 from suture.server.request import Reason
 from suture.server.shaping.closers import line_rest
 
-T = TypeVar("T")
 Json = dict[str, Any]
 
 # What an engine has written by then is shown, up to its last whole line.

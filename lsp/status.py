@@ -33,7 +33,7 @@ _MESSAGES = {
 
 
 class Status:
-    """Tells `send` what changed, and nothing twice."""
+    """Tells `send` what changed, and nothing twice; the first time when it is opened."""
 
     def __init__(self, send: Callable[[Json], None]) -> None:
         self._send = send
@@ -41,6 +41,12 @@ class Status:
         self._outcome = Outcome()
         self._complaint = ""
         self._sent: Json = {}
+        self._is_open = False
+
+    def open(self) -> None:
+        """From now on the client may be told."""
+        self._is_open = True
+        self._tell()
 
     @property
     def shown(self) -> Json:
@@ -76,6 +82,6 @@ class Status:
         return {"kind": kind, "busy": reason == "LOADING", "message": message, "reason": reason}
 
     def _tell(self) -> None:
-        if self.shown != self._sent:
+        if self._is_open and self.shown != self._sent:
             self._sent = self.shown
             self._send(self._sent)

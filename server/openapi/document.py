@@ -33,8 +33,10 @@ _ERRORS = {
     401: "The API key is missing or unknown.",
     403: "The host, or the page that asks, is not served.",
     404: "No model of that name is served.",
+    408: "The body did not come in time.",
     413: "The body is larger than 32 MiB.",
     429: "This client asks too much at once.",
+    431: "The request's head is too large.",
     500: "The engine failed; other requests go on.",
     501: "The model has no sentinels, and cannot fill in.",
     503: "The model is still being loaded, or too many requests wait.",
@@ -47,8 +49,8 @@ _EVENT = {
 }
 _RETRY_AFTER = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
 # Anyone may be refused, whatever is asked for.
-_EVERYWHERE = (401, 403, 429)
-_WITH_BODY = (400, 413)
+_EVERYWHERE = (401, 403, 429, 431)
+_WITH_BODY = (400, 408, 413)
 _SECURITY: list[Json] = [{"bearer": []}, {"x-api-key": []}]
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -214,9 +215,14 @@ def test_a_server_that_is_loading_is_waited_for(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fake = FakeCompleter([Loading("Loading model")])
-    timer = threading.Timer(0.3, lambda: setattr(fake, "script", says("ready")))
+
+    def load_once_asked() -> None:
+        while not fake.requests:
+            time.sleep(0.01)
+        fake.script = says("ready")
+
     with serving(fake) as url:
-        timer.start()
+        threading.Thread(target=load_once_asked, daemon=True).start()
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 0
     assert capfd.readouterr().out == "ready"
     assert len(fake.requests) == 2

@@ -24,6 +24,7 @@ _BEYOND_SCHEMAS = re.compile(
             "bytes together",
             "last line of the file|end of the line",
             "the model that is served",
+            "post_sampling_probs",  # beside n_probs
             "there is no chat here|beside .*raw",
             "with several prompts|control tokens in no order|other than .*n.* is not supported",
         )

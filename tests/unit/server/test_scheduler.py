@@ -292,7 +292,8 @@ def test_a_prompt_that_takes_too_long_is_gone_on_with_next_time(start: Start) ->
         _, result = running.complete(request)
         n_tries += 1
     assert result.completion_tokens == 5
-    assert 2 < n_tries < 10
+    # However slow the machine is, a try reads a chunk at least.
+    assert 2 < n_tries <= 600 // PREFILL_CHUNK + 2
 
 
 def test_zero_tokens_only_warm_the_cache(start: Start) -> None:

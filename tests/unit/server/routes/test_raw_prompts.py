@@ -135,6 +135,6 @@ def test_files_before_the_hole_are_files() -> None:
 
 @pytest.mark.parametrize("prompt", ["x" * 2**24, PRE * 2**20, f"{PRE}{'x' * 2**24}", " " * 2**24])
 def test_a_prompt_of_megabytes_is_read_at_once(prompt: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert read_hole(prompt, QWEN) is None
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 20  # where it goes back and forth it takes an hour
