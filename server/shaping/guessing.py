@@ -16,6 +16,8 @@ _MIN_SIGNS = 3
 _MARGIN = 1.5
 # So much before a cursor and behind it is enough to tell.
 _MAX_SIDE = 2000
+# Of a line no more is looked at: some signs take the square of its length, whatever stands there.
+_MAX_LINE = 160
 
 _SIGNS = {
     "python": r"""
@@ -46,7 +48,7 @@ _SIGNS = {
         ^\s*import (?:type )?\{.*\} from ['"]
         \bas (?:const|any|unknown|string|\w+\[\])\b
         ^\s*(?:public|private|protected|readonly) (?:static |readonly |async )*\w+[?!]?[:(]
-        \)\s*:\s*[\w<>\[\]| ]+\s*(?:=>|\{)\s*$
+        \): ?[\w<>\[\]|][\w<>\[\]| ]*(?:=>|\{)$
         ^\s*(?:export )?(?:const|let) \w+: \w
     """,
     "go": r"""
@@ -257,7 +259,8 @@ def guess_language(before: str, behind: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _guess(above: str, below: str) -> str | None:
-    lines = [line for line in dict.fromkeys(f"{above}\n{below}".split("\n")) if line.strip()]
+    every = (line[:_MAX_LINE] for line in f"{above}\n{below}".split("\n"))
+    lines = [line for line in dict.fromkeys(every) if line.strip()]
     found = {
         language: {line for line in lines if pattern.search(line)}
         for language, pattern in _patterns().items()

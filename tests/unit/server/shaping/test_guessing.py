@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_what_is_said_goes_before_what_is_guessed() -> None:
     assert named_or_guessed(None, None, go, "") == "go"
     assert named_or_guessed("python", None, go, "") == "python"
     assert named_or_guessed(None, "notes", go, "") is None
+
+
+@pytest.mark.parametrize("lead", ["", "):", "def f(", "const x = ", "func (", "import ", "  - "])
+def test_no_line_takes_long(lead: str) -> None:
+    """A run of what several parts of a sign take can be parted between them in many ways."""
+    began = time.process_time()
+    for run in [*" \t()[]{}<>=:;,.*-#$@_|&", "a", "a ", "a,", "(a", "a.", "::", "if ", "public "]:
+        for tail in ("", "!", ";"):
+            guess_language(lead + run * (2000 // len(run)) + tail + "\n", "")
+    assert time.process_time() - began < 20  # one line of blanks alone took as long
 
 
 @given(st.text(), st.text())
