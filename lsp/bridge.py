@@ -16,13 +16,14 @@ from dataclasses import asdict
 from typing import Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from suture.lsp.completions import SUPERSEDED, Completions, Outcome
 from suture.lsp.documents import Cursor, Position
 from suture.lsp.gates import Refusal
 from suture.lsp.http_client import Address, Health, ServerClient, Unanswered
-from suture.lsp.launch import locate
+from suture.lsp.launch import Presence, locate
 from suture.lsp.positions import ENCODINGS
 from suture.lsp.protocol import BridgeProtocol
 from suture.lsp.ranges import CURSOR, Asked, Item, Row, ask_at, item_of, profile_of
@@ -38,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 SECTION = "suture"
 WATCH_S = 2.0
+# How long a client may take to tell its configuration, before nobody waits for it any more.
+CONFIGURED_S = 10.0
 
 
 class Bridge(LanguageServer):
@@ -48,6 +51,7 @@ class Bridge(LanguageServer):
     def __init__(self, url: str | None = None) -> None:
         super().__init__("suture", VERSION, protocol_cls=BridgeProtocol)
         self._url = url
+        self._presence = Presence()
         self._given: Json = {}  # initializationOptions.suture
         self.counts: Counter[str] = Counter()
         self.profile = CURSOR
@@ -56,8 +60,10 @@ class Bridge(LanguageServer):
         self.client = ServerClient(self._locate, self._on_health)
         self.completions = Completions(self.client, secrets.token_hex(8), options)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_configured = asyncio.Event()
         self._is_copilot_style = False
         self._progress: str | None = None
+        self._has_progress = False
         self.protocol.on_event = self._on_event
 
     def report_server_error(self, error: Exception, source: Any) -> None:
@@ -78,12 +84,13 @@ class Bridge(LanguageServer):
             writer.close()
         return 0
 
-    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something beside the messages. What awaits the client is done so, for a request
         that is cancelled meanwhile would end pygls' wait for the client, too."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def initialize(self, params: types.InitializeParams) -> None:
         """Take what a client is and wants."""
@@ -98,6 +105,8 @@ class Bridge(LanguageServer):
         self._given = section if isinstance(section, dict) else {}
         self.profile = profile_of(params.client_info.name if params.client_info else "")
         self.take_options({})
+        if not self._has_configuration:
+            self._is_configured.set()
         # One that is not there now counts its processes elsewhere, in another container.
         if params.process_id is not None and _is_alive(params.process_id):
             self.begin(self._watch(params.process_id))
@@ -105,17 +114,21 @@ class Bridge(LanguageServer):
     def take_options(self, section: Any) -> None:
         """Put options in force: those of the configuration, over those of the start."""
         merged = _merged(self._given, section) if isinstance(section, dict) else self._given
-        before = self.completions.options.server
+        before = self.completions.options
         options, complaints = read_options(merged)
         self.completions.options = options
         self.status.complain(complaints)
-        if options.server != before:
+        if options != before:
+            self.completions.forget()
+        if options.server != before.server:
             self.client.relocate()
 
     async def start(self) -> None:
         """Find the server before the first key, so that its model is loaded meanwhile."""
         self.status.open()  # no notification may come before the reply to initialize
-        await self.pull_options()
+        # An answer that comes later is taken then.
+        await asyncio.wait({self.begin(self.pull_options())}, timeout=CONFIGURED_S)
+        self._is_configured.set()
         if self.completions.switches.is_on(self.completions.options):
             with contextlib.suppress(Unanswered):
                 await self.client.check()
@@ -129,16 +142,29 @@ class Bridge(LanguageServer):
         method = types.WORKSPACE_DID_CHANGE_CONFIGURATION
         wanted = types.DidChangeConfigurationRegistrationOptions(section=SECTION)
         registration = types.Registration(id=method, method=method, register_options=wanted)
-        await self.client_register_capability_async(types.RegistrationParams([registration]))
+        with contextlib.suppress(JsonRpcException):
+            await self.client_register_capability_async(types.RegistrationParams([registration]))
 
     async def pull_options(self) -> None:
         """Ask the client for the configuration, if it has one."""
-        workspace = self.client_capabilities.workspace
-        if workspace is None or not workspace.configuration:
+        if not self._has_configuration:
             return
         item = types.ConfigurationItem(section=SECTION)
-        sections = await self.workspace_configuration_async(types.ConfigurationParams([item]))
-        self.take_options(sections[0] if sections else None)
+        with contextlib.suppress(JsonRpcException):  # it may say no
+            sections = await self.workspace_configuration_async(types.ConfigurationParams([item]))
+            self.take_options(sections[0] if sections else None)
+
+    @property
+    def _has_configuration(self) -> bool:
+        workspace = self.client_capabilities.workspace
+        return workspace is not None and bool(workspace.configuration)
+
+    async def _configured(self) -> None:
+        """Wait for the first configuration: a file that it excludes must not be sent before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONFIGURED_S):
+                await self._is_configured.wait()
+        self._is_configured.set()
 
     async def complete(
         self, cursor: Cursor | None, row: Row | None, is_automatic: bool
@@ -146,10 +172,15 @@ class Bridge(LanguageServer):
         """What came of a request at a cursor, and where it was asked; None if nowhere."""
         if cursor is None:
             return None
+        await self._configured()
+        if not self.protocol.documents.is_current(cursor):
+            self.status.outcome(SUPERSEDED)
+            return None
         asked = ask_at(cursor, row, self.protocol.documents.encoding)
         if asked is None:
             message = "the selected row of the popup does not go on from what is typed"
-            self.status.outcome(self.completions.refuse(Refusal("DISABLED", message)))
+            refused = self.completions.refuse(cursor.uri, Refusal("DISABLED", message))
+            self.status.outcome(refused)
             return None
         try:
             outcome = await self.completions.complete(asked.cursor, is_automatic)
@@ -175,15 +206,19 @@ class Bridge(LanguageServer):
 
     async def warm_up(self, uri: Any) -> Json:
         """Let the server read the end of a document, or of the first that is open."""
+        await self._configured()
         documents = self.protocol.documents
         document = documents.find(uri) if isinstance(uri, str) else next(iter(documents), None)
         if document is None:
             return asdict(Outcome(reason="EMPTY", message="no document is open"))
         cursor = document.cursor(Position(document.n_lines, 0), documents.encoding)
-        return asdict(await self.completions.warm_up(cursor))
+        warming = self.begin(self.completions.warm_up(cursor))
+        self.protocol.cancel_with_request(warming)
+        return asdict(await warming)
 
     async def _locate(self) -> Address:
-        return await asyncio.to_thread(locate, self.completions.options.server, self._url)
+        server = self.completions.options.server
+        return await asyncio.to_thread(locate, server, self._presence, self._url)
 
     def _on_event(self, method: str, uri: str) -> None:
         if method == CLOSE:
@@ -202,16 +237,22 @@ class Bridge(LanguageServer):
         """Show that the model is being loaded, for as long as it is."""
         if not is_loading:
             token, self._progress = self._progress, None
-            if token is not None:
+            is_shown, self._has_progress = self._has_progress, False
+            if token is not None and is_shown:
                 self.work_done_progress.end(token, types.WorkDoneProgressEnd())
             return
         window = self.client_capabilities.window
         if self._progress is not None or window is None or not window.work_done_progress:
             return
-        token = f"suture-{secrets.token_hex(4)}"
-        await self.work_done_progress.create_async(token)
-        if self.client.health.reason == "LOADING":
-            self._progress = token
+        # Before the client answers: by then it may be loading anew.
+        token = self._progress = f"suture-{secrets.token_hex(4)}"
+        try:
+            await self.work_done_progress.create_async(token)
+        except JsonRpcException:  # it may say no
+            self._progress = None
+            return
+        if self._progress == token:
+            self._has_progress = True
             begin = types.WorkDoneProgressBegin(title="Suture", message="loading the model")
             self.work_done_progress.begin(token, begin)
 
@@ -226,6 +267,7 @@ class Bridge(LanguageServer):
             task.cancel()
         self.completions.end()
         await self.client.close()
+        self._presence.end()
 
 
 def _merged(below: Json, above: Json) -> Json:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
-
-from suture.server.settings import load_settings
 
 SUMMARY = "complete in an editor, over the language server protocol"
 
@@ -25,18 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # Not before: the other verbs need none of it, and it takes half a second.
-    from suture.lsp.launch import announce_editor, run_folder
-
     logging.basicConfig(level=logging.CRITICAL)
-    held = announce_editor(run_folder(load_settings()))
-    try:
-        return asyncio.run(_serve(args.server, args.tcp))
-    finally:
-        os.close(held)
+    return asyncio.run(_serve(args.server, args.tcp))
 
 
 async def _serve(url: str | None, port: int | None) -> int:
+    # Not before: the other verbs need none of it, and it takes half a second.
     from suture.lsp.server import create_bridge
     from suture.lsp.transport import accept_one, open_stdio
 

@@ -76,6 +76,9 @@ class Completions:
         self._shown: dict[str, Shown] = {}
         self._flights: dict[str, asyncio.Task[Outcome]] = {}
         self._ahead: _Ahead | None = None
+        # Where a text came last, and where one was dismissed.
+        self._last_place: tuple[str, str, str] | None = None
+        self._dismissed: tuple[str, str, str] | None = None
 
     async def complete(self, cursor: Cursor, is_automatic: bool) -> Outcome:
         """What to suggest at a cursor, and why nothing."""
@@ -89,18 +92,30 @@ class Completions:
         outcome = replace(outcome, took_ms=round(took_ms, 1))
         if outcome.reason != "SUPERSEDED":
             self.last = outcome
+        if outcome.suggestion is not None:
+            self._last_place = _place(cursor)
         return outcome
 
-    def refuse(self, refusal: Refusal) -> Outcome:
-        """Note why nothing was asked."""
-        self.last = Outcome(reason=refusal.reason, message=refusal.message)
+    def refuse(self, uri: str, refusal: Refusal) -> Outcome:
+        """Note why nothing is asked in a document, where what was asked before ends."""
+        self._end_flight(uri)
+        self._end_ahead()
+        self.last = _refused(refusal)
         return self.last
+
+    def dismiss(self) -> None:
+        """The user wants the last text no more: none comes by itself where it was."""
+        self._dismissed = self._last_place
+        self.forget()
 
     async def warm_up(self, cursor: Cursor) -> Outcome:
         """Let the server read the text around a cursor, before anything is asked there."""
         gate = self._file_gate(cursor)
         if gate is not None:
-            return self.refuse(gate)
+            return self.refuse(cursor.uri, gate)
+        return await self._fly(cursor.uri, self._warm(cursor))
+
+    async def _warm(self, cursor: Cursor) -> Outcome:
         try:
             answer = await self._client.infill(self._body(cursor) | {"n_predict": 0})
         except Unanswered as error:
@@ -132,15 +147,24 @@ class Completions:
 
     def _at_hand(self, cursor: Cursor, is_automatic: bool) -> Outcome | None:
         """What is known without asking."""
-        gate = self._file_gate(cursor)
+        gate = self._file_gate(cursor) or self._dismissal(cursor, is_automatic)
         if gate is not None:
+            self._end_ahead()
             return _refused(gate)
         rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
         if rest is not None:
             self._fetch_ahead(cursor, rest)
             return Outcome(rest, source="typed")
         gate = cursor_gate(cursor, is_automatic)
-        return None if gate is None else _refused(gate)
+        if gate is None:
+            return None
+        self._end_ahead()
+        return _refused(gate)
+
+    def _dismissal(self, cursor: Cursor, is_automatic: bool) -> Refusal | None:
+        if not is_automatic or self._dismissed != _place(cursor):
+            return None
+        return Refusal("DISABLED", "what was suggested here was dismissed")
 
     async def _ask(self, cursor: Cursor, is_automatic: bool) -> Outcome:
         if (ahead := await self._fetched_ahead(cursor)) is not None:
@@ -275,6 +299,11 @@ def after_accepting(cursor: Cursor, suggestion: Suggestion) -> Cursor:
 def _may_go_on(cursor: Cursor) -> bool:
     """Whether lines may follow: nothing stands behind the cursor in its line but closers."""
     return not cursor.after.strip() or bool(line_rest(cursor.prefix, cursor.suffix))
+
+
+def _place(cursor: Cursor) -> tuple[str, str, str]:
+    """Where a cursor is, for as long as its text does not change."""
+    return cursor.uri, cursor.prefix, cursor.suffix
 
 
 def _refused(refusal: Refusal) -> Outcome:

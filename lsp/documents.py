@@ -21,7 +21,8 @@ from suture.lsp.positions import Encoding, index_of
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # More than any prompt holds, and what is sent of a long file. It is cut at whole blocks of lines,
-# so that what is sent begins at the same line for as long as one types in a place.
+# so that what is sent begins at the same line for as long as one types in a place. Where lines are
+# long, blocks are smaller: at most a quarter of what there is room for.
 MAX_BEFORE = 160_000
 MAX_AFTER = 80_000
 _BLOCK = 256
@@ -132,7 +133,7 @@ class Document:
         for start in range(line, 0, -1):
             n_chars += len(self._lines[start - 1])
             if n_chars > MAX_BEFORE:
-                return _at_block(start, line)
+                return _at_block(start, line - start)
         return 0
 
     def _window_end(self, line: int) -> int:
@@ -141,13 +142,16 @@ class Document:
         for end in range(line + 1, n_lines):
             n_chars += len(self._lines[end])
             if n_chars > MAX_AFTER:
-                return n_lines - _at_block(n_lines - end, n_lines - line - 1)
+                return n_lines - _at_block(n_lines - end, end - line - 1)
         return n_lines
 
 
-def _at_block(n: int, most: int) -> int:
-    """The next multiple of a block from `n` on, but at most `most`."""
-    return min(-(-n // _BLOCK) * _BLOCK, most)
+def _at_block(n: int, n_window: int) -> int:
+    """The next multiple from `n` on of a block that fits a window of so many lines."""
+    block = _BLOCK
+    while block > max(1, n_window // 4):
+        block //= 2
+    return -(-n // block) * block
 
 
 class Documents:

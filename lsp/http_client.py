@@ -107,8 +107,9 @@ class ServerClient:
         self._on_health = on_health
         self._health = READY
         self._backoff = Backoff()
-        self._connection: tuple[Address, httpx2.AsyncClient] | None = None
-        self._opening: asyncio.Task[tuple[Address, httpx2.AsyncClient]] | None = None
+        self._connection: _Connection | None = None
+        self._opening: asyncio.Task[_Connection] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -132,16 +133,22 @@ class ServerClient:
 
     async def close(self) -> None:
         """End all requests and what watches the server."""
-        if self._watching is not None:
-            self._watching.cancel()
-        if self._connection is not None:
-            (_, http), self._connection = self._connection, None
-            await http.aclose()
+        connection, self._connection = self._connection, None
+        tasks = [one for one in (self._watching, self._opening, *self._leaving) if one is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if connection is not None:
+            await connection.http.aclose()
 
     def relocate(self) -> None:
         """Look for the server anew at the next request: it may be another one now."""
         self._backoff.reset()
-        self._connection = None
+        self._leave()
+        if self._opening is not None:
+            # It looks where the server was to be before.
+            self._opening.cancel()
+            self._opening = None
 
     async def _ask(
         self, method: str, path: str, body: Json | None, read: Callable[[bytes], T]
@@ -149,35 +156,50 @@ class ServerClient:
         """What `read` makes of a good answer."""
         if not self._backoff.is_over(time.monotonic()) or self._is_watching:
             raise Unanswered(self._health.reason or "UNREACHABLE", self._health.message)
+        connection = None
         try:
-            address, http = await self._connect()
-            answer = read(await _exchange(http, address, method, path, body))
+            connection = await self._connect()
+            answer = read(await connection.exchange(method, path, body))
         except Unanswered as error:
-            self._failed(error.health)
+            # What a server says that was left meanwhile is no news of the one that is there now.
+            if connection is self._connection:
+                self._failed(error.health)
             raise
-        self._backoff.reset()
-        self._change(READY)
+        if connection is self._connection:
+            self._backoff.reset()
+            self._change(READY)
         return answer
 
-    async def _connect(self) -> tuple[Address, httpx2.AsyncClient]:
-        if self._connection is not None:
-            return self._connection
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open())
-            self._opening.add_done_callback(self._opened)
-        opening = self._opening
-        # Whoever asked may leave; where the server is, the next one wants to know too.
-        await asyncio.wait({opening})
-        return opening.result()
+    async def _connect(self) -> _Connection:
+        while self._connection is None:
+            if self._opening is None:
+                self._opening = asyncio.ensure_future(self._open())
+                self._opening.add_done_callback(self._opened)
+            opening = self._opening
+            # Whoever asked may leave; where the server is, the next one wants to know too.
+            await asyncio.wait({opening})
+            if not opening.cancelled():
+                opening.result()
+        return self._connection
 
-    async def _open(self) -> tuple[Address, httpx2.AsyncClient]:
-        address = await self._locate()
-        return address, _client(address)
+    async def _open(self) -> _Connection:
+        return _Connection(await self._locate())
 
-    def _opened(self, opening: asyncio.Task[tuple[Address, httpx2.AsyncClient]]) -> None:
-        self._opening = None
-        if not opening.cancelled() and opening.exception() is None:
+    def _opened(self, opening: asyncio.Task[_Connection]) -> None:
+        is_wanted = self._opening is opening
+        if is_wanted:
+            self._opening = None
+        if not opening.cancelled() and opening.exception() is None and is_wanted:
             self._connection = opening.result()
+
+    def _leave(self) -> None:
+        """Ask elsewhere from now on; what is being asked goes on."""
+        if self._connection is None:
+            return
+        task = asyncio.ensure_future(self._connection.close())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        self._connection = None
 
     def _failed(self, health: Health) -> None:
         if health.reason == "LOADING" and not self._is_watching:
@@ -185,7 +207,7 @@ class ServerClient:
         if health.reason in _FAILURES:
             self._backoff.failed(time.monotonic())
             # A key may be another one by then, and the server in another place.
-            self._connection = None
+            self._leave()
         if health.reason in _STATES:
             self._change(health)
 
@@ -197,12 +219,15 @@ class ServerClient:
         """Ask until the model is loaded, or the server is gone."""
         while True:
             await asyncio.sleep(POLL_S)
+            connection = None
             try:
-                address, http = await self._connect()
-                await _exchange(http, address, "GET", "/health", None)
+                connection = await self._connect()
+                await connection.exchange("GET", "/health", None)
             except Unanswered as error:
                 if error.health.reason == "LOADING":
                     self._change(error.health)
+                    continue
+                if connection is not self._connection:
                     continue
                 self._failed(error.health)
             else:
@@ -213,6 +238,35 @@ class ServerClient:
         if health != self._health:
             self._health = health
             self._on_health(health)
+
+
+class _Connection:
+    """The HTTP client of one address."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.http = _client(address)
+        self._n_asking = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def exchange(self, method: str, path: str, body: Json | None) -> bytes:
+        """The content of a good answer; raises `Unanswered` with what is told of any other."""
+        self._n_asking += 1
+        self._idle.clear()
+        try:
+            return await _exchange(self.http, self.address, method, path, body)
+        finally:
+            self._n_asking -= 1
+            if not self._n_asking:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Close it once nobody waits for an answer."""
+        try:
+            await self._idle.wait()
+        finally:
+            await self.http.aclose()
 
 
 def _client(address: Address) -> httpx2.AsyncClient:
@@ -237,17 +291,28 @@ async def _exchange(
     try:
         response = await http.request(method, path, json=body)
     except httpx2.ConnectError as error:
+        if (failure := tls_error(error)) is not None:
+            message = f"no TLS with {address.url}, see its certificate: {failure}"
+            raise Unanswered("UNREACHABLE", message) from error
         if address.is_alive():
             raise Unanswered("LOADING", "the server is starting") from error
         said = address.last_words()
         message = f"the server ended: {said}" if said else f"no server answers at {address.url}"
         raise Unanswered("UNREACHABLE", message) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, SutureError) as error:
-        message = f"the server at {address.url} does not answer ({type(error).__name__})"
+        # Without the kind of error: a server that fails in many ways is told of once.
+        message = f"the server at {address.url} does not answer"
         raise Unanswered("UNREACHABLE", message) from error
     if response.status_code == 200:
         return response.content
     raise Unanswered(*_told(response, address))
+
+
+def tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of TLS that caused another one, if one did."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _told(response: httpx2.Response, address: Address) -> tuple[Reason, str]:

@@ -29,7 +29,7 @@ from pathlib import Path
 import httpx2
 from filelock import FileLock, Timeout
 
-from suture.lsp.http_client import Address, Unanswered
+from suture.lsp.http_client import Address, Unanswered, tls_error
 from suture.lsp.settings import ServerOptions
 from suture.server.errors import SutureError
 from suture.server.settings import Settings, load_settings, read_api_keys
@@ -58,21 +58,21 @@ class Folder:
 
     @property
     def editors(self) -> Path:
-        return self.path / "editors"
+        return self.path / f"editors-{VERSION}"
 
     def make(self) -> None:
         self.editors.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
 
     def has_editors(self) -> bool:
-        """Whether a bridge lives; forgets those that do not."""
-        found = False
-        for path in self.editors.iterdir():
-            if is_held(path):
-                found = True
-            else:
-                path.unlink(missing_ok=True)
-        return found
+        """Whether a bridge of this version lives; forgets those that do not.
+
+        In a folder that is gone, or cannot be read, there is none.
+        """
+        try:
+            return any([not _forgets(path) for path in list(self.editors.iterdir())])
+        except OSError:
+            return False
 
     def last_words(self) -> str:
         """What a server that ended said last."""
@@ -103,32 +103,79 @@ def hold(path: Path) -> int:
 
 def is_held(path: Path) -> bool:
     """Whether somebody holds the lock on a file."""
-    if not path.exists():
+    try:
+        held = _try_hold(path, 0)
+    except FileNotFoundError:
         return False
-    if (held := _try_hold(path)) is None:
+    if held is None:
         return True
     os.close(held)
     return False
 
 
-def _try_hold(path: Path) -> int | None:
-    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _forgets(path: Path) -> bool:
+    """Whether nobody held a file, which is gone then."""
+    if (held := _try_hold(path, 0)) is None:
+        return False
+    # Under the lock: whoever opened it meanwhile sees that it is another one.
+    path.unlink(missing_ok=True)
+    os.close(held)
+    return True
+
+
+def _try_hold(path: Path, flags: int = os.O_CREAT) -> int | None:
+    while True:
+        held = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            return None
+        if _is_at(held, path):
+            return held
+        os.close(held)  # it was deleted between
+
+
+def _is_at(held: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(held)
-        return None
-    return held
+        return os.path.samestat(os.fstat(held), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
-def announce_editor(folder: Folder) -> int:
-    """A descriptor that says to shared servers that an editor lives, until it is closed."""
-    folder.make()
-    return hold(folder.editors / str(os.getpid()))
+class Presence:
+    """Says to shared servers of this version that an editor lives, while it needs one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: int | None = None
+
+    def announce(self, folder: Folder) -> None:
+        """Say so from now on; again where the folder was deleted meanwhile."""
+        path = folder.editors / str(os.getpid())
+        with self._lock:
+            if self._held is not None and _is_at(self._held, path):
+                return
+            self._let_go()
+            folder.make()
+            self._held = hold(path)
+
+    def end(self) -> None:
+        """Say it no more."""
+        with self._lock:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
 
-def locate(options: ServerOptions, url: str | None = None) -> Address:
+def locate(options: ServerOptions, presence: Presence, url: str | None = None) -> Address:
     """Where to ask: `url`, that of the options, a server at the usual port, or the shared one.
+
+    With the shared one `presence` is announced, with others it ends.
 
     Raises `Unanswered` where there is none and none is to be started.
     """
@@ -136,14 +183,17 @@ def locate(options: ServerOptions, url: str | None = None) -> Address:
         settings = load_settings({"api_key_file": options.api_key_file})
         key = next(iter(read_api_keys(settings)), None)
         if fixed := url or options.url or settings.server:
+            presence.end()
             return Address(fixed, key)
         usual = settings.url_at("127.0.0.1", settings.port)
         if _is_suture(usual, settings):
+            presence.end()
             return Address(usual, key, _trust(settings))
         if not options.autostart:
             message = f"no server at {usual}, and suture.server.autostart is off"
             raise Unanswered("UNREACHABLE", message)
         folder = run_folder(settings)
+        presence.announce(folder)
         port = find_or_start(folder, (*COMMAND, "--idle-minutes", str(options.idle_minutes)))
     except (SutureError, OSError, Timeout, ValueError) as error:
         raise Unanswered("ERROR", " ".join(str(error).split())) from error
@@ -173,6 +223,9 @@ def find_or_start(folder: Folder, command: Sequence[str]) -> int:
 def _start(folder: Folder, command: Sequence[str], held: int) -> int:
     """The port of a server that is started, and has the lock on its record from now on."""
     port = _free_port()
+    record = {"port": port, "version": VERSION}
+    # Whoever finds the lock held finds the port, also where we end before the next line.
+    _write(held, record)
     with ExitStack() as stack:
         log = stack.enter_context(open(folder.log, "wb", opener=_private))
         process = subprocess.Popen(
@@ -185,10 +238,14 @@ def _start(folder: Folder, command: Sequence[str], held: int) -> int:
         )
     # Its end is noticed by the lock; this only lets the system forget it.
     threading.Thread(target=process.wait, daemon=True).start()
-    record = {"pid": process.pid, "port": port, "version": VERSION}
-    os.ftruncate(held, 0)
-    os.pwrite(held, json.dumps(record).encode(), 0)
+    _write(held, record | {"pid": process.pid})
     return port
+
+
+def _write(held: int, record: dict[str, object]) -> None:
+    raw = json.dumps(record).encode()
+    os.pwrite(held, raw, 0)
+    os.ftruncate(held, len(raw))
 
 
 def _private(path: str, flags: int) -> int:
@@ -207,7 +264,11 @@ def _is_suture(url: str, settings: Settings) -> bool:
         answer = httpx2.get(
             f"{url}/v1/status", verify=_trust(settings), trust_env=False, timeout=PROBE_TIMEOUT_S
         )
-    except httpx2.HTTPError:
+    except httpx2.HTTPError as error:
+        failure = tls_error(error)
+        if isinstance(failure, ssl.SSLCertVerificationError):
+            message = f"the certificate of {url} is not trusted: {failure.verify_message}"
+            raise Unanswered("UNREACHABLE", message) from error
         return False
     if answer.status_code == 401:
         return 'realm="suture"' in answer.headers.get("www-authenticate", "")

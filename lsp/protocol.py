@@ -3,13 +3,16 @@
 P1  Every request gets exactly one reply, whatever is in it. A completion is never an error: what
     is wrong with it, or unknown, is answered with no items, for editors show errors.
 P2  Nothing is ever shown to the user for a message that failed.
-P3  A completion sees the document as it was when it was asked, whatever was read since.
+P3  A completion sees the document as it was when it was asked, whatever was read since; of one
+    that has changed since nothing is asked.
 
-It stands on names of pygls that are not public: `_handle_request`, `_send_data`, `_shutdown`.
+It stands on names of pygls that are not public: `_handle_request`, `_request_futures`,
+`_send_data`, `_shutdown`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import json
 import logging
@@ -32,6 +35,7 @@ INLINE, LIST = types.TEXT_DOCUMENT_INLINE_COMPLETION, types.TEXT_DOCUMENT_COMPLE
 COMPLETIONS = frozenset({INLINE, LIST})
 _NO_ITEMS: dict[str, Any] = {"isIncomplete": True, "items": []}
 _MAX_UINT = 2**31 - 1
+_OF_REQUESTS = ("jsonrpc", "id", "method", "params")
 _INVOKED, _AUTOMATIC = 1, 2
 _PARSE_ERROR, _INVALID_REQUEST, _INVALID_PARAMS, _NOT_INITIALIZED = -32700, -32600, -32602, -32002
 
@@ -73,6 +77,20 @@ class BridgeProtocol(LanguageServerProtocol):
         self.exit = Exit(0 if self._shutdown else 1)
         yield from ()
 
+    @lsp_method(types.SHUTDOWN)
+    def lsp_shutdown(self, *args: object) -> Generator[Any, Any, None]:
+        """Cancel what runs. pygls' own goes through its requests while they leave one by one."""
+        for msg_id, future in list(self._request_futures.items()):
+            if msg_id != self.msg_id:
+                future.cancel()
+        self._shutdown = True
+        yield from ()
+
+    def cancel_with_request(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a task where the request at hand is. What a command runs pygls lets go on."""
+        if self.msg_id is not None and (asked := self._request_futures.get(self.msg_id)):
+            asked.add_done_callback(lambda _: task.cancel())
+
     def _take(self, message: Any) -> None:
         if not isinstance(message, dict) or message.get("jsonrpc") != self.VERSION:
             self._refuse(_id_of(message), _INVALID_REQUEST, "expected a JSON-RPC 2.0 message")
@@ -94,14 +112,24 @@ class BridgeProtocol(LanguageServerProtocol):
             self._refuse(msg_id, _INVALID_REQUEST, "the server is shutting down")
         elif not self._is_initialized and method != types.INITIALIZE:
             self._refuse(msg_id, _NOT_INITIALIZED, "expected initialize first")
+        elif self._is_initialized and method == types.INITIALIZE:
+            self._refuse(msg_id, _INVALID_REQUEST, "it is initialized already")
         else:
-            try:
-                structured = self.structure_message(_repaired(message, method))
-            except JsonRpcException:
-                self._refuse_params(msg_id, method)
-                return
-            self._is_initialized = True
-            self.handle_message(structured)
+            self._take_sound_request(message, msg_id, method)
+
+    def _take_sound_request(self, message: dict[str, Any], msg_id: int | str, method: str) -> None:
+        # Nothing else: with an `error` in it, it would be read as a reply.
+        request = {name: message[name] for name in _OF_REQUESTS if name in message}
+        try:
+            structured = self.structure_message(_repaired(request, method))
+        except JsonRpcException:
+            self._refuse_params(msg_id, method)
+            return
+        if not hasattr(structured, "id"):
+            self._refuse(msg_id, _INVALID_REQUEST, "this is told, and not asked: no id")
+            return
+        self._is_initialized = True
+        self.handle_message(structured)
 
     def _take_notification(self, message: dict[str, Any], method: str) -> None:
         if method in EVENTS:

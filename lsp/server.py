@@ -105,7 +105,7 @@ async def _complete_list(bridge: Bridge, params: types.CompletionParams) -> type
 def _count(bridge: Bridge, event: str, params: Any) -> None:
     bridge.counts[event] += 1
     if event == "rejected":
-        bridge.completions.forget()
+        bridge.completions.dismiss()
 
 
 def _accepted(bridge: Bridge, *arguments: Any) -> None:

@@ -14,12 +14,15 @@ W2  While what is typed is a beginning of the text and some of it is left that i
 from __future__ import annotations
 
 import collections
+import sys
 from dataclasses import dataclass
 
 from suture.server.shaping.closers import OverClosers, are_auto_closed
 
 # Suggestions remembered of one document: those shown, and those fetched ahead.
 MAX_SUGGESTIONS = 24
+# And of how much memory: each holds the text around its cursor, which is long in a long file.
+MAX_BYTES = 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,20 @@ class _Made:
     suffix: str
     suggestion: Suggestion
 
+    @property
+    def n_bytes(self) -> int:
+        return sum(map(sys.getsizeof, (self.prefix, self.suffix, self.suggestion.text)))
+
     def rest(self, prefix: str, suffix: str) -> Suggestion | None:
         """What is left of it at another cursor; None where that is not on its way (W1)."""
         whole = self.suggestion.text
         typed = prefix[len(self.prefix) :]
         if not prefix.startswith(self.prefix) or not whole.startswith(typed):
             return None
-        replaced = self.suffix[self._n_typed_over(typed) : self.suggestion.delete_after]
-        behind = self.suffix[self._n_typed_over(typed) :]
+        # Nothing was typed over where all still stands behind the cursor.
+        n_over = 0 if suffix.endswith(self.suffix) else self._n_typed_over(typed)
+        replaced = self.suffix[n_over : self.suggestion.delete_after]
+        behind = self.suffix[n_over:]
         if not suffix.endswith(behind):
             return None
         rest = Suggestion(whole[len(typed) :], len(replaced))
@@ -82,13 +91,16 @@ def _over(added: str, rest: Suggestion, typed: str, prefix: str, suffix: str) ->
 class Shown:
     """The suggestions of one document, the latest last."""
 
-    def __init__(self, capacity: int = MAX_SUGGESTIONS) -> None:
+    def __init__(self, capacity: int = MAX_SUGGESTIONS, max_bytes: int = MAX_BYTES) -> None:
         self._made: collections.deque[_Made] = collections.deque(maxlen=capacity)
+        self._max_bytes = max_bytes
 
     def add(self, prefix: str, suffix: str, suggestion: Suggestion) -> None:
         """Remember what was answered at a cursor."""
         if not suggestion.says_nothing(suffix):
             self._made.append(_Made(prefix, suffix, suggestion))
+            while len(self._made) > 1 and sum(one.n_bytes for one in self._made) > self._max_bytes:
+                self._made.popleft()
 
     def rest(self, prefix: str, suffix: str) -> Suggestion | None:
         """What is left of the latest suggestion that this cursor is on the way of (W2)."""

@@ -26,7 +26,7 @@ from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.speed import measure_prefill
 from suture.server.engine.thread import EngineThread
 from suture.server.engine.threads import best_thread_count
-from suture.server.errors import Loading, SetupError
+from suture.server.errors import EngineError, Loading, SetupError
 from suture.server.explanation import Explanation
 from suture.server.pool import ModelPool
 from suture.server.pooled_model import Source
@@ -95,9 +95,6 @@ class LocalCompleter:
     async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
         """As `Completions.tokenize`; raises `Loading` until the model is loaded."""
         return await self._completions.tokenize(text, specials, self._ready())
-
-    def status(self) -> dict[str, object]:
-        return self.measured().summary()
 
     def measured(self) -> Measured:
         return Measured(
@@ -180,7 +177,8 @@ def load_model(
     engine: LlamaEngine
     # Python's part is done beside the engine's thread, which others have turns on. While llama.cpp
     # loads the weights, nothing else needs Python; measuring needs all cores.
-    with ThreadPoolExecutor(1, thread_name_prefix="tokenizer") as beside:
+    beside = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+    try:
         vocabulary = _result(
             beside.submit(read_vocabulary, path, settings.vocabulary_cache), may_go_on
         )
@@ -198,18 +196,40 @@ def load_model(
             tiktoken = _result(fast, may_go_on)
             names = settings.tokenizer, settings.detokenizer
             codec = beside.submit(choose_codec, *names, vocabulary, engine, tiktoken)
-            known = _result(pairs, may_go_on), _result(codec, may_go_on)
+            with _ended(codec, may_go_on):
+                known = _result(pairs, may_go_on), _result(codec, may_go_on)
             return engine, _measure(engine, path, name, settings, *known, may_go_on)
         except BaseException:
             engine.close()
             raise
+    finally:
+        # Where loading failed, what is still being read is wanted no more, and not waited for.
+        beside.shutdown(wait=False, cancel_futures=True)
 
 
 def _result(work: Future[T], may_go_on: Callable[[], bool]) -> T:
-    """What comes of work beside the engine's thread, where others have turns meanwhile."""
-    while not wait([work], GIVE_WAY_S).done:
-        may_go_on()
+    """What comes of work beside the engine's thread, where others have turns meanwhile.
+
+    Raises `EngineError` where loading may not go on.
+    """
+    while not _is_done(work):
+        if not may_go_on():
+            raise EngineError("the loading was given up")
     return work.result()
+
+
+@contextlib.contextmanager
+def _ended(work: Future[T], may_go_on: Callable[[], bool]) -> Iterator[None]:
+    """A block behind which nothing of `work` runs, as it asks the engine; others have turns."""
+    try:
+        yield
+    finally:
+        while not (work.cancel() or _is_done(work)):
+            may_go_on()
+
+
+def _is_done(work: Future[T]) -> bool:
+    return bool(wait([work], GIVE_WAY_S).done)
 
 
 def _pairs_of(vocabulary: Vocabulary, encode: Encode) -> CanonicalPairs:

@@ -45,9 +45,6 @@ class OneModel:
     def unload(self) -> None:
         raise RequestError(f"the model {self.info.name} cannot be unloaded")
 
-    def status(self) -> dict[str, object]:
-        return self._completer.status()
-
     def measured(self) -> Measured:
         return self._completer.measured()
 

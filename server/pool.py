@@ -18,17 +18,21 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from suture.server.counters import Measured, together
 from suture.server.engine.thread import EngineThread
 from suture.server.errors import NoRoom, RequestError, SetupError, SutureError
 from suture.server.logs import without_values
 from suture.server.models.names import plain_name
-from suture.server.pooled_model import PooledModel, Source
+from suture.server.pooled_model import PooledModel, Source, Surveyed
 from suture.server.routes.completer import ServedCompleter, State
 from suture.server.settings import Settings
+
+T = TypeVar("T")
 
 MB = 1_000_000
 
@@ -49,6 +53,7 @@ class ModelPool:
         self._by_name = {plain_name(model.name): model for model in self._models}
         self._in_order = ThreadPoolExecutor(1, thread_name_prefix="models")
         self._lock = threading.Lock()
+        self._surveying: tuple[PooledModel, Future[Surveyed | None]] | None = None
         self._leaving: list[ServedCompleter] = []
         self._past: list[Measured] = []
         self._check()
@@ -63,6 +68,12 @@ class ModelPool:
     def start(self) -> None:
         self._models[0].is_needed = True
         self._models[0].load()
+        if self._budget:
+            # Now, and not on the event loop when there is to be made room. What cannot be read
+            # fails its own requests.
+            for model in self._models:
+                with suppress(SetupError):
+                    model.measure()
 
     def state(self) -> State:
         states = [model.state() for model in self._models]
@@ -73,13 +84,10 @@ class ModelPool:
     def tend(self) -> None:
         if self._models[0].is_needed:
             return
+        self._survey()
         for model in self._models:
-            model.survey_once()
             if self._idle_s and model.idle_s >= self._idle_s:
                 model.unload()
-
-    def status(self) -> dict[str, object]:
-        return self.measured().summary()
 
     def measured(self) -> Measured:
         with self._lock:
@@ -94,6 +102,8 @@ class ModelPool:
             model.cancel_all()
 
     def close(self) -> None:
+        if self._surveying is not None:
+            self._surveying[1].cancel()
         for model in self._models:
             model.let_go()
         self._in_order.shutdown(wait=True)
@@ -121,6 +131,21 @@ class ModelPool:
         # After it, when nobody holds the completer any more: vocabularies are large, and what
         # holds them holds itself.
         self.in_order(_give_back)
+
+    def _survey(self) -> None:
+        """Learn what was read, and have the next file read: what is to be loaded or freed waits
+        for one at most."""
+        if self._surveying is not None:
+            model, reading = self._surveying
+            if not reading.done():
+                return
+            surveyed = reading.result()
+            if surveyed is not None:
+                model.learn(surveyed)
+            self._surveying = None
+        unread = next((model for model in self._models if not model.is_surveyed), None)
+        if unread is not None:
+            self._surveying = unread, self._in_order.submit(_logged, unread.survey())
 
     def _in_its_way(self, model: PooledModel) -> list[PooledModel]:
         """Those who may leave and have to, that were not used for longest. Raises `NoRoom`."""
@@ -188,13 +213,15 @@ def _give_back() -> None:
         trim(0)
 
 
-def _logged(work: Callable[[], None]) -> None:
+def _logged(work: Callable[[], T]) -> T | None:
+    """What comes of work, None where it failed."""
     try:
-        work()
+        return work()
     except SutureError as error:
         _log.error("%s", error)
     except Exception as error:
         _log.error("loading or freeing a model failed: %s", without_values(error))
+    return None
 
 
 def _mb(n_bytes: int) -> int:

@@ -35,6 +35,8 @@ from suture.server.routes.completer import (
 # How long a model that was loaded for somebody waits for them, and one that could not be is not
 # tried again for every request.
 UNUSED_S = 10.0
+# From a slow disk, and warmed up.
+_BYTES_LOADED_A_SECOND = 250_000_000
 RETRY_S = 30.0
 
 _log = logging.getLogger("suture.engine")
@@ -53,6 +55,14 @@ class Source:
     open: Callable[[EngineThread], ServedCompleter]
     survey: Callable[[], ModelInfo]
     n_bytes: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What a model's file says; `info` None where it is known already."""
+
+    n_bytes: int
+    info: ModelInfo | None
 
 
 class Room(Protocol):
@@ -181,11 +191,25 @@ class PooledModel:
         self._completer = None
         self._room.retire(completer)
 
-    def survey_once(self) -> None:
-        """Have read what the file says: clients choose by whether a model can fill in."""
-        if not self._is_surveyed:
-            self._is_surveyed = True
-            self._room.in_order(self._survey)
+    @property
+    def is_surveyed(self) -> bool:
+        """Whether what its file says has been read, or is being."""
+        return self._is_surveyed
+
+    def survey(self) -> Callable[[], Surveyed]:
+        """What reads what the file says, on another thread; what comes of it is to be learned.
+
+        Clients choose by whether a model can fill in.
+        """
+        self._is_surveyed = True
+        source, is_known = self._source, self.info.n_ctx > 0
+        return lambda: Surveyed(source.n_bytes(), None if is_known else source.survey())
+
+    def learn(self, surveyed: Surveyed) -> None:
+        """Know what the file says, unless more is known by now."""
+        self._n_bytes = surveyed.n_bytes
+        if surveyed.info is not None and not self._info.n_ctx:
+            self._info = surveyed.info
 
     def measure(self) -> int:
         """Its bytes, which are read from its file if they are not known. Raises `ModelError`."""
@@ -218,7 +242,9 @@ class PooledModel:
             # Why stands in the log: a message would tell where files lie.
             raise EngineError(f"the model {self.name} could not be loaded")
         if self._completer is None or state not in LOADED:
-            raise Loading("Loading model", retry_after=2)
+            # Clients that ask again do so a few times only.
+            wait_s = max(2, self.n_bytes // _BYTES_LOADED_A_SECOND)
+            raise Loading("Loading model", retry_after=wait_s)
         return self._completer
 
     def _is_to_be_tried_again(self) -> bool:
@@ -228,8 +254,3 @@ class PooledModel:
         _log.error("the model %s cannot be loaded: %s", self.name, error)
         self._failed_at = time.monotonic()
         self.let_go()
-
-    def _survey(self) -> None:
-        self.measure()
-        if not self.info.n_ctx:
-            self._info = self._source.survey()

@@ -9,7 +9,8 @@ so while there is no worker, clients wait in its queue and are served by the nex
   S3  On SIGTERM or SIGINT the worker is asked to drain and ours is 0 or 130. A worker that takes
       longer than the grace, or a second signal, is killed.
   S4  On SIGHUP a second worker is started; once it serves, the first one is asked to leave. Where
-      the second one dies before, the first one goes on.
+      the second one dies before, the first one goes on, or one as it was where it has died too. A
+      SIGHUP meanwhile is heeded then.
 
 One thread, the main one, decides; what happens comes to it through a queue, in which it waits
 without a timeout: idle, we never wake.
@@ -130,9 +131,9 @@ class Supervisor:
         pauses_s: Sequence[float] = PAUSES_S,
         soon_s: float = SOON_S,
     ) -> None:
-        self._spawn = spawn
+        # What to start workers with, and what with once one that a SIGHUP started has come up.
+        self._spawn = self._renewed = spawn
         self._renew = renew
-        self._renewed = spawn
         self._display = display or Plain()
         self._pauses_s = pauses_s
         self._soon_s = soon_s
@@ -191,20 +192,21 @@ class Supervisor:
             assert self._first is not None
             self._ask(self._first, self._first.leave)
             self._first, self._second = self._second, None
-            self._spawn, self._is_ready = self._renewed, False
+            self._is_ready = False
             self._started = time.monotonic()
         if worker is self._first and self._stopped_by is None:
             self._display.show(news)
             if news.state == "ready" and not self._is_ready:
-                self._is_ready = True
+                self._is_ready, self._spawn = True, self._renewed
                 self._start_second()
 
     def _on_end(self, worker: Worker, status: int) -> int | None:
         if self._stopped_by is not None:
             return self._status_of_stop()
         if worker is self._second:
-            self._second = None
+            self._second, self._renewed = None, self._spawn
             self._say(f"the new worker {_death(status)}: the one before goes on")
+            self._start_second()
         elif worker is self._first:
             self._first, self._is_ready = None, False
             return self._on_death(status)
@@ -214,10 +216,11 @@ class Supervisor:
         """Who served is gone."""
         if self._second is not None:  # which takes up what comes once it is loaded
             self._first, self._second = self._second, None
-            self._spawn = self._renewed
             self._say(f"the worker {_death(status)}: the new one takes its place")
             return None
-        if status in (exits.OK, exits.SETUP):
+        # Settings with which nobody has served yet: those before them did.
+        is_untried = self._renewed is not self._spawn
+        if status == exits.OK or (status == exits.SETUP and not is_untried):
             return status
         soon = time.monotonic() - self._started < self._soon_s
         self._n_deaths = self._n_deaths + 1 if soon else 1
@@ -237,6 +240,7 @@ class Supervisor:
     def _start_first(self) -> None:
         if self._stopped_by is None:
             self._started = time.monotonic()
+            self._renewed = self._spawn
             self._first = self._start(self._spawn(False))
 
     def _start_second(self) -> None:

@@ -46,8 +46,10 @@ POLL_LEAVING_S = 0.1
 TELL_LOADING_S = 1.0
 # How long requests have to say so that were ended for lack of time.
 FAREWELL_S = 3
-# How long a worker then has to free its model, before it is killed.
+# How long a worker then has to close its connections and free its model, before it is killed.
 FREEING_S = 3
+# How much of that connections have, those whose clients do not read what they asked for.
+CLOSING_S = 1
 # -P: what stands in the working directory, an untrusted checkout perhaps, is not imported.
 COMMAND = (sys.executable, "-P", "-m", "suture.server.worker")
 
@@ -191,7 +193,7 @@ class _Serving:
         self._drain = Drain(create_app(pool, settings), dialect_of)
         self._leaves = False
         self._ending = asyncio.Event()
-        self._server = _Server(http_config(self._drain, settings, FAREWELL_S), self._on_stop)
+        self._server = _Server(http_config(self._drain, settings, CLOSING_S), self._on_stop)
 
     async def run(self) -> None:
         """Serve until stopped; raises the `SutureError` that the pool ended with."""

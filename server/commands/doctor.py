@@ -24,7 +24,7 @@ from suture.server.doctor.editors import editors
 from suture.server.doctor.files import files, proxy
 from suture.server.doctor.finding import Finding, shell, suture
 from suture.server.doctor.machine import threads
-from suture.server.doctor.model import model
+from suture.server.doctor.models import models
 from suture.server.doctor.running import running
 from suture.server.errors import SetupError
 from suture.server.settings import Settings, load_settings
@@ -50,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "model",
         "models",
+        "also_serve",
+        "memory_mb",
         "host",
         "port",
         "ctx",
@@ -119,7 +121,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("ok", "install", packages)
     yield from build()
     yield threads(settings)
-    yield from model(settings)
+    yield from models(settings)
     yield from running(settings)
     yield from files(settings)
     yield from proxy()

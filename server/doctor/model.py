@@ -1,4 +1,4 @@
-"""The model that `serve` would load: its file, its vocabulary, and whether there is room for it."""
+"""A model that `serve` would load: its file, its vocabulary, and whether there is room for it."""
 
 from __future__ import annotations
 
@@ -9,43 +9,24 @@ from typing import Literal
 from suture.healing import GgufError, GgufHeader, UnsupportedVocabulary, Vocabulary, read_header
 from suture.server.calibration.profile import read_profile
 from suture.server.codec import choose_codec, read_tiktoken
-from suture.server.commands.pull import catalog_of
 from suture.server.doctor.finding import Finding, suture
-from suture.server.doctor.machine import cache
 from suture.server.engine import libllama, limits
+from suture.server.engine.footprint import CTX_STEP, context_bytes, context_length
 from suture.server.engine.memory import DESCRIPTIONS
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import SetupError, SutureError
 from suture.server.models.progress import megabytes
-from suture.server.models.store import list_models
 from suture.server.prompt.families import FimFamily, detect_family, families_by_name
 from suture.server.settings import Settings
 
-# What `ctx` 0 is at most, and what a context is at least.
-_DEFAULT_CTX = 8192
-_LEAST_CTX = 256
+# A shorter context is no cure.
+_LEAST_CTX = 1024
 # Interpreter, libraries and the library's own buffers beside weights and context.
 _BASE_BYTES = 400_000_000
-_HALF = 2
 
 
-def model(settings: Settings) -> Iterator[Finding]:
-    """Everything about the model, and whether there is room for it."""
-    try:
-        catalog = catalog_of(settings)
-        name = settings.model or catalog.default.name
-        listed = {entry["name"]: entry for entry in list_models(catalog, settings.model_store)}
-    except SetupError as error:
-        yield from cache(settings, None)
-        yield Finding("problem", "model", str(error), suture("models"))
-        return
-    if name in listed and not listed[name]["pulled"]:
-        yield from cache(settings, listed[name]["bytes"])
-        text = f"model {name}: not pulled yet"
-        yield Finding("note", "model", text, suture("pull", name))
-        return
-    yield from cache(settings, None)
-    path = Path(str(listed[name]["path"] if name in listed else name)).expanduser()
+def model(settings: Settings, name: str, path: Path) -> Iterator[Finding]:
+    """Everything about one model, and whether there is room for it alone."""
     try:
         yield from _file(settings, name, path)
     except (GgufError, UnsupportedVocabulary, SutureError, OSError) as error:
@@ -134,48 +115,24 @@ def describe_memory(
     settings: Settings, n_bytes: int, header: GgufHeader, memory: limits.Memory
 ) -> Finding:
     """Whether model and context fit into main memory; what a GPU takes of them is not counted."""
-    ctx = context_length(settings, header)
-    a_token = bytes_per_token(header)
-    needed = _BASE_BYTES + n_bytes + a_token * ctx
-    told = f"{megabytes(n_bytes)} of weights and {megabytes(a_token * ctx)} for {ctx} tokens"
+    ctx = context_length(header.metadata, settings.ctx)
+    n_context = context_bytes(header.metadata, ctx)
+    needed = _BASE_BYTES + n_bytes + n_context
+    told = f"{megabytes(n_bytes)} of weights and {megabytes(n_context)} for {ctx} tokens"
     limit = min((n for n in (memory.limit, memory.total) if n is not None), default=None)
     if limit is not None and needed > limit:
         text = f"room: {told}, of {megabytes(limit)} that there are: it is killed or crawls"
-        return Finding("problem", "memory", text, _smaller(ctx, a_token, limit - n_bytes))
+        return Finding("problem", "memory", text, _smaller(ctx, header, limit - n_bytes))
     if memory.free is not None and needed > memory.free:
         text = f"room: {told}, and {megabytes(memory.free)} are free: others would have to give"
-        return Finding("note", "memory", text, _smaller(ctx, a_token, memory.free - n_bytes))
+        return Finding("note", "memory", text, _smaller(ctx, header, memory.free - n_bytes))
     room = "" if memory.free is None else f", {megabytes(memory.free)} free"
     return Finding("ok", "memory", f"room: {told}{room}")
 
 
-def context_length(settings: Settings, header: GgufHeader) -> int:
-    """The context that `serve` would make, in tokens."""
-    if settings.ctx:
-        return settings.ctx
-    return min(_number(header, "context_length") or _DEFAULT_CTX, _DEFAULT_CTX)
-
-
-def bytes_per_token(header: GgufHeader) -> int:
-    """What the cache holds for a token of context, at most: layers that have none are counted."""
-    n_layers, width = _number(header, "block_count"), _number(header, "embedding_length")
-    n_heads = _number(header, "attention.head_count") or 1
-    n_kv_heads = _number(header, "attention.head_count_kv") or n_heads
-    key = _number(header, "attention.key_length") or width // n_heads
-    value = _number(header, "attention.value_length") or width // n_heads
-    return n_layers * n_kv_heads * (key + value) * _HALF
-
-
-def _number(header: GgufHeader, key: str) -> int:
-    """A number of the architecture, the largest where layers differ; 0 where it is not told."""
-    architecture = header.metadata.get("general.architecture", "")
-    told = header.metadata.get(f"{architecture}.{key}", 0)
-    values = told if hasattr(told, "__iter__") else [told]
-    return max((int(value) for value in values), default=0)
-
-
-def _smaller(ctx: int, a_token: int, left: int) -> str:
+def _smaller(ctx: int, header: GgufHeader, left: int) -> str:
     """A shorter context where that is enough; else a smaller model is to be chosen."""
-    fits = (left - _BASE_BYTES) // a_token if a_token else 0
-    fits = min(fits, ctx) // _LEAST_CTX * _LEAST_CTX
-    return suture("serve", "--ctx", str(fits)) if fits >= 4 * _LEAST_CTX else suture("models")
+    for fits in range(ctx - CTX_STEP, _LEAST_CTX - 1, -CTX_STEP):
+        if _BASE_BYTES + context_bytes(header.metadata, fits) <= left:
+            return suture("serve", "--ctx", str(fits))
+    return suture("models")

@@ -18,7 +18,7 @@ from suture.server.engine.llama import DEFAULT_CTX, N_STATES
 from suture.server.errors import ModelError
 
 _BYTES_OF_F16, _BYTES_OF_F32 = 2, 4
-_CTX_STEP = 256
+CTX_STEP = 256
 
 
 def model_bytes(path: Path, n_ctx: int) -> int:
@@ -33,11 +33,16 @@ def model_bytes(path: Path, n_ctx: int) -> int:
     return n_weights + context_bytes(metadata, n_ctx)
 
 
+def context_length(metadata: Mapping[str, object], n_ctx: int) -> int:
+    """The tokens that a context of `n_ctx` has room for, 0: as the engine makes it."""
+    n_tokens = n_ctx or min(_Sizes(metadata).number("context_length", DEFAULT_CTX), DEFAULT_CTX)
+    return -(-n_tokens // CTX_STEP) * CTX_STEP
+
+
 def context_bytes(metadata: Mapping[str, object], n_ctx: int) -> int:
     """Bytes of what the context of a model with this metadata holds."""
     model = _Sizes(metadata)
-    n_tokens = n_ctx or min(model.number("context_length", DEFAULT_CTX), DEFAULT_CTX)
-    n_tokens = -(-n_tokens // _CTX_STEP) * _CTX_STEP
+    n_tokens = context_length(metadata, n_ctx)
     n_layers = model.number("block_count")
     heads = model.numbers("attention.head_count_kv", n_layers)
     width = model.number("embedding_length") // max(model.number("attention.head_count", 1), 1)

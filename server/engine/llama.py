@@ -83,8 +83,8 @@ class LlamaEngine:
     `n_ctx` 0 is the model's training length, at most 8192. `n_gpu_layers` -1 offloads what fits.
     `on_progress` is called with the share loaded, 0 to 1; False stops the loading. `vocab` is the
     library's own vocabulary pointer, for a `Grammar`; `vocabulary` is the file's, if it has been
-    read before. Raises `ModelError` in one line for a file
-    that is missing, broken or not a text-generating model.
+    read before. Raises `ModelError` in one line for a file that is missing, broken or not a
+    text-generating model.
     """
 
     def __init__(

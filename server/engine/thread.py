@@ -104,7 +104,7 @@ class EngineThread:
             others = [one for one in self._members if one is not loading]
             waiting = [one for one in others if one.demand() in ("work", "free")]
         for member in waiting:
-            member.turn()
+            self._take_turn(member)
         self._load_went_on = time.perf_counter()
         self._others_took_s = self._load_went_on - began
 
@@ -117,13 +117,16 @@ class EngineThread:
         member = self._next()
         if member is None:
             return False
+        self._take_turn(member)
+        return True
+
+    def _take_turn(self, member: Member) -> None:
+        """A member's turn; what it raises is its own failure, and no other member's."""
         try:
             member.turn()
         except Exception as error:
-            # The other members have their turns still.
             _log.error("a turn on the engine's thread failed: %s", without_values(error))
             self.leave(member)
-        return True
 
     def _next(self) -> Member | None:
         """Whose turn it is; waits for somebody. None at the end."""

@@ -67,7 +67,8 @@ class Anchor:
 class Anchors:
     """The anchors of late, and the texts that were sent or read ahead of time.
 
-    For one model, one thread at a time.
+    For one model. Anchors and sent texts are for one thread at a time, as those that plan take
+    turns; the event loop adds to `warmed` beside them, which allows that.
     """
 
     def __init__(self, sent: SentTexts | None = None, warmed: WarmedTexts | None = None) -> None:

@@ -7,24 +7,25 @@ need not be quick to read them, and may have more of them.
 
 from __future__ import annotations
 
-import collections
-
 from suture.server.request import ExtraText
 
 MAX_REMEMBERED = 16
 
 
 class WarmedTexts:
-    """The extra texts that were read ahead of late; for one model."""
+    """The extra texts that were read ahead of late; for one model.
+
+    One thread adds, and others may ask meanwhile: what they see is replaced, never changed.
+    """
 
     def __init__(self) -> None:
-        self._keys: collections.deque[int] = collections.deque(maxlen=MAX_REMEMBERED)
+        self._keys: tuple[int, ...] = ()
 
     def add(self, extra: tuple[ExtraText, ...]) -> None:
         """They have been read; nothing is remembered of none."""
         key = hash(extra)
         if extra and key not in self._keys:
-            self._keys.append(key)
+            self._keys = (*self._keys, key)[-MAX_REMEMBERED:]
 
     def has(self, extra: tuple[ExtraText, ...]) -> bool:
         return hash(extra) in self._keys

@@ -22,7 +22,7 @@ from typing import Literal, Protocol, runtime_checkable
 from suture.server.codec import Choice, Specials
 from suture.server.counters import Measured
 from suture.server.engine.protocol import Memory
-from suture.server.errors import SutureError
+from suture.server.errors import Loading, Stalled, SutureError, Unavailable
 from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 from suture.server.token_texts import TokenTexts
@@ -99,12 +99,8 @@ class Completer(Protocol):
         """The token ids of a text by itself, with none added."""
         ...
 
-    def status(self) -> dict[str, object]:
-        """Counters for `/v1/status`."""
-        ...
-
     def measured(self) -> Measured:
-        """Everything for `/metrics`."""
+        """Everything for `/v1/status` and `/metrics`."""
         ...
 
     def slots(self) -> list[Slot | None]:
@@ -183,12 +179,8 @@ class Pool(Protocol):
         """Whether requests are served; raises the `SutureError` with which they no longer are."""
         ...
 
-    def status(self) -> dict[str, object]:
-        """Counters for `/v1/status`, of all models together."""
-        ...
-
     def measured(self) -> Measured:
-        """Everything for `/metrics`, of all models together."""
+        """Everything for `/v1/status` and `/metrics`, of all models together."""
         ...
 
 
@@ -220,6 +212,19 @@ def model_asked_for(pool: Pool, asked: Mapping[str, object]) -> ServedModel:
     name = asked.get("model")
     found = pool.named(name) if isinstance(name, str) else None
     return found or pool.models[0]
+
+
+def why_unready(pool: Pool, stall_s: float) -> Unavailable | None:
+    """Why no requests are served; None where they are.
+
+    Raises the `SutureError` with which they no longer are. `stall_s` is what a stall was told by.
+    """
+    state = pool.state()
+    if state == "loading":
+        return Loading("Loading model")
+    if state == "stalled":
+        return Stalled(f"the engine has work and no step of it in {stall_s} s")
+    return None
 
 
 def shown_state(model: ServedModel) -> ModelState:

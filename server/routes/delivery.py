@@ -29,6 +29,7 @@ from suture.server.request import (
     CompletionResult,
     ScoredToken,
 )
+from suture.server.routes.awaited_loads import AwaitedLoads
 from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
 from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
@@ -38,8 +39,6 @@ from suture.server.settings import Settings
 from suture.server.sse import EVENTS, EventStream, Framing, encode_json
 
 logger = logging.getLogger("suture.server")
-
-POLL_LOADING_S = 0.05
 
 
 class Answer(Protocol):
@@ -125,6 +124,7 @@ class CompletionRoute:
         self._settings = settings
         self._recent = recent
         self._framing = framing
+        self._loads = AwaitedLoads(settings.parallel + settings.queue)
 
     @property
     def operation(self) -> Operation:
@@ -155,9 +155,10 @@ class CompletionRoute:
         try:
             return self._dialect.parse(body, self._settings, model.info)
         except Loading:
-            # Only a loaded model says what the body means.
-            model.load()
-            raise
+            # Only a loaded model says what the body means. Asking for it has it loaded, and says
+            # why it cannot be.
+            with model.lease():
+                raise
 
     async def _deliver(
         self,
@@ -173,7 +174,7 @@ class CompletionRoute:
             await self._tell(_nothing(), asked, stream, scope, receive, send)
             return
         if asked.wants == "loaded":
-            await _until_loaded(model)
+            await self._loads.loaded(model)
         completion = recorded(_completion(model, asked), len(asked.requests), self._recent)
         async with aclosing(completion) as chunks:
             await self._tell(chunks, asked, stream, scope, receive, send)
@@ -194,12 +195,6 @@ class CompletionRoute:
         else:
             body = encode_json(asked.answer.whole(await collect(chunks, asked)))
             await Response(body, media_type="application/json")(scope, receive, send)
-
-
-async def _until_loaded(model: ServedModel) -> None:
-    model.load()
-    while model.state() == "loading":
-        await asyncio.sleep(POLL_LOADING_S)
 
 
 async def _nothing() -> AsyncGenerator[CompletionChunk, None]:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from suture.server.openapi.operation import Operation, described
 from suture.server.routes.delivery import Dialect
+from suture.server.routes.page_headers import page_headers
 from suture.server.sse import encode_json
 
 
@@ -28,15 +29,18 @@ class Document:
     def __init__(self, dialect_of: Callable[[str], Dialect], keyless: Collection[str]) -> None:
         self._dialect_of = dialect_of
         self._keyless = keyless
-        self._body: bytes | None = None
+        self._made: asyncio.Task[bytes] | None = None
 
     @described(Operation("Suture", "This document", answer=dict[str, Any]))
     async def get(self, request: Request) -> Response:
-        if self._body is None:
+        if self._made is None:
             # It takes a good part of a second, in which others' streams go on.
-            self._body = await asyncio.to_thread(self._made_of, request.app.routes)
+            making = asyncio.to_thread(self._made_of, request.app.routes)
+            self._made = asyncio.create_task(making)
+        # Shielded: others wait for it, too.
+        body = await asyncio.shield(self._made)
         headers = {"Cache-Control": "no-cache"}
-        return Response(self._body, 200, headers, "application/json")
+        return Response(body, 200, headers, "application/json")
 
     def _made_of(self, routes: Sequence[object]) -> bytes:
         # Not before: a server that is never asked for it starts sooner.
@@ -54,27 +58,16 @@ class DocsPage:
     def __init__(self) -> None:
         html = resources.files("suture.server.routes").joinpath("docs.html").read_text("utf-8")
         self._html = html
-        self._headers = {
-            "Content-Security-Policy": content_security_policy(html),
-            "Cache-Control": "no-cache",
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        }
+        own = page_headers(_hashed("script", html), _hashed("style", html))
+        self._headers = own | {"Cache-Control": "no-cache"}
 
     @described(Operation("Suture", "This document as a page", media="text/html"))
     async def get(self, request: Request) -> Response:
         return Response(self._html, 200, self._headers, "text/html")
 
 
-def content_security_policy(html: str) -> str:
-    """Lets the page's own script and style run and its server be asked, and nothing else."""
-    [script] = re.findall(r"(?s)<script>(.*?)</script>", html)
-    [style] = re.findall(r"(?s)<style>(.*?)</style>", html)
-    return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _hashed(element: str, html: str) -> str:
+    """The hash of the one inline script or style, as a policy names it."""
+    [text] = re.findall(f"(?s)<{element}>(.*?)</{element}>", html)
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -21,7 +21,7 @@ from suture.server.request import (
 from suture.server.routes.completer import ModelInfo
 from suture.server.routes.fields import (
     Count,
-    RequestBody,
+    ModelFields,
     Share,
     Text,
     check_token_id,
@@ -39,7 +39,7 @@ def _give_back(value: Any) -> Any:
     raise ValueError('must be "stable" or a number of tokens from 1 to 8')
 
 
-class ExtensionFields(RequestBody):
+class ExtensionFields(ModelFields):
     """What a client may ask of Suture beyond its dialect; absent is the server's default.
 
     `fim_boundary` says nothing of a prompt in another order than psm, nor `grammar_scope` of a

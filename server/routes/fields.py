@@ -135,6 +135,14 @@ def _is_one_of(value: object, candidates: tuple[Any, ...]) -> bool:
     return any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in candidates)
 
 
+class ModelFields(RequestBody):
+    """Which of the models answers."""
+
+    model: Text | None = Field(
+        default=None, description="A served model's name; any other asks the default one."
+    )
+
+
 class SamplingFields(RequestBody):
     """Sampling fields that have one name in every dialect; absent is the dialect's default."""
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.errors import InvalidRequest, Loading, Stalled, Unavailable
+from suture.server.errors import InvalidRequest, Unavailable
 from suture.server.openapi.operation import Operation, Query, described
 from suture.server.request import (
     Alternative,
@@ -34,7 +34,7 @@ from suture.server.request import (
 )
 from suture.server.routes.body import validate
 from suture.server.routes.candidates import Completed
-from suture.server.routes.completer import ModelInfo, Pool, Slot, model_asked_for
+from suture.server.routes.completer import ModelInfo, Pool, Slot, model_asked_for, why_unready
 from suture.server.routes.delivery import Asked, error_response
 from suture.server.routes.extension import ExtensionFields, finite, suture_object
 from suture.server.routes.fields import (
@@ -393,12 +393,17 @@ class LlamaCppDialect:
         return {"error": error}
 
 
+MODEL_QUERY = Query(
+    "model", "A served model's name; any other shows the default one.", {"type": "string"}
+)
+
+
 class Health:
     """`GET /health`: 503 until the first model is loaded, as llama-server has it, or on a stall."""
 
     def __init__(self, pool: Pool, settings: Settings) -> None:
         self._pool = pool
-        self._stalled = Stalled(f"the engine has work and no step of it in {settings.stall_s} s")
+        self._stall_s = settings.stall_s
 
     @described(
         Operation(
@@ -406,11 +411,9 @@ class Health:
         )
     )
     async def get(self, request: Request) -> Response:
-        state = self._pool.state()
-        if state == "ready":
-            return Response(encode_json({"status": "ok"}), media_type="application/json")
-        error = Loading("Loading model") if state == "loading" else self._stalled
-        return error_response(LlamaCppDialect(), error)
+        if error := why_unready(self._pool, self._stall_s):
+            return error_response(LlamaCppDialect(), error)
+        return Response(encode_json({"status": "ok"}), media_type="application/json")
 
 
 class Slots:
@@ -429,7 +432,10 @@ class Slots:
             "What runs in each slot",
             answer=list[LlamaCppSlot],
             statuses=(503,),
-            queries=(Query("fail_on_no_slot", "503 where no slot is free.", {"type": "string"}),),
+            queries=(
+                MODEL_QUERY,
+                Query("fail_on_no_slot", "503 where no slot is free.", {"type": "string"}),
+            ),
         )
     )
     async def get(self, request: Request) -> Response:

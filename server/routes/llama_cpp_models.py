@@ -59,7 +59,7 @@ class ModelLoading:
             "Have a model unloaded",
             (ModelBody,),
             LlamaCppSuccess,
-            statuses=(404,),
+            statuses=(404, 503),
             example={"model": "qwen2.5-coder-1.5b"},
         )
     )

@@ -16,7 +16,12 @@ from suture.server.errors import Loading
 from suture.server.openapi.operation import Operation, described
 from suture.server.routes.completer import LOADED, ModelInfo, Pool, model_asked_for
 from suture.server.routes.delivery import error_response
-from suture.server.routes.llama_cpp import DEFAULTS, LlamaCppDialect, sampling_settings
+from suture.server.routes.llama_cpp import (
+    DEFAULTS,
+    MODEL_QUERY,
+    LlamaCppDialect,
+    sampling_settings,
+)
 from suture.server.routes.shapes.llama_cpp import LlamaCppProps
 from suture.server.sse import encode_json
 from suture.server.version import VERSION
@@ -28,7 +33,15 @@ class Props:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    @described(Operation("llama.cpp", "What is served", answer=LlamaCppProps, statuses=(503,)))
+    @described(
+        Operation(
+            "llama.cpp",
+            "What is served",
+            answer=LlamaCppProps,
+            statuses=(503,),
+            queries=(MODEL_QUERY,),
+        )
+    )
     async def get(self, request: Request) -> Response:
         model = model_asked_for(self._pool, request.query_params)
         state = model.state()

@@ -21,7 +21,7 @@ from suture.server.openapi.operation import Operation
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import Completer, Pool, model_asked_for
 from suture.server.routes.delivery import error_response, public_error, while_connected
-from suture.server.routes.fields import Count, RequestBody, Text, check_token_id
+from suture.server.routes.fields import Count, ModelFields, Text, check_token_id
 from suture.server.routes.limits import places_of
 from suture.server.routes.llama_cpp import LlamaCppDialect
 from suture.server.routes.shapes.llama_cpp import LlamaCppContent, LlamaCppTokens
@@ -40,7 +40,7 @@ def _bounded(content: str) -> str:
     return content
 
 
-class TokenizeBody(RequestBody):
+class TokenizeBody(ModelFields):
     """The body of `POST /tokenize`."""
 
     content: Annotated[
@@ -57,7 +57,7 @@ class TokenizeBody(RequestBody):
     with_pieces: bool = Field(default=False, description="Each token with what it says.")
 
 
-class DetokenizeBody(RequestBody):
+class DetokenizeBody(ModelFields):
     """The body of `POST /detokenize`."""
 
     tokens: Annotated[list[Count], Field(max_length=MAX_TOKENS, fail_fast=True)]

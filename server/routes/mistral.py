@@ -68,9 +68,6 @@ class FimBody(ExtensionFields, FormatFields, SamplingFields):
         default="",
         description="The text after the cursor; without one the text goes on left to right.",
     )
-    model: Text | None = Field(
-        default=None, description="Any name: the model that is loaded answers."
-    )
     max_tokens: Count | None = Field(
         default=None, description="Absent, as much as there is room for."
     )

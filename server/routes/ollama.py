@@ -9,7 +9,7 @@ ask so for the model to be loaded, or with `keep_alive` 0 to be unloaded.
 Sampling defaults are Ollama's. Of `options` these are accepted without effect, as they are about
 how a model is loaded, or the text goes on past its context, which it does not here: `num_ctx`,
 `num_batch`, `num_gpu`, `num_keep`, `num_thread`, `main_gpu`, `use_mmap` and `draft_num_predict`,
-and beside them `keep_alive` and `shift`.
+and beside them `shift` and, but for that 0, `keep_alive`.
 Streams are lines of JSON, and streaming is the default. There is no `context` in an answer, and
 so none to be sent back.
 """
@@ -59,24 +59,25 @@ _DURATION = re.compile(r"[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|
 
 
 class ModelNotFound(RequestError):
-    """A model is asked for by a name that is not the served one's."""
+    """A model is asked for by a name that none of those that are served has."""
 
     status = 404
 
-    def __init__(self, asked: str, served: str) -> None:
-        super().__init__(f"model '{_one_line(asked[:128])}' not found: this server has '{served}'")
+    def __init__(self, asked: str) -> None:
+        name = _one_line(asked[:128])
+        super().__init__(f"model '{name}' not found: GET /api/tags lists those of this server")
 
 
 class InsertUnsupported(InfillUnsupported):
-    """The loaded model cannot fill in, in the status that Ollama has for it."""
+    """The model cannot fill in, in the status that Ollama has for it."""
 
     status = 400
 
 
-def check_model(asked: str, served: str) -> None:
-    """Raise `ModelNotFound` unless `asked`, if it says anything, names the model `served`."""
-    if asked and plain_name(asked) != plain_name(served):
-        raise ModelNotFound(asked, served)
+def check_model(asked: str | None, answering: str) -> None:
+    """Raise `ModelNotFound` unless `asked`, if it says anything, names the model that answers."""
+    if asked and plain_name(asked) != plain_name(answering):
+        raise ModelNotFound(asked)
 
 
 def _one_line(text: str) -> str:
@@ -151,10 +152,10 @@ class GenerateBody(ExtensionFields, GrammarFields):
     }
     SCHEMA_FIELDS = ("json_schema", "format")
 
-    model: Text = Field(
-        default="",
-        description="The name of the model that is loaded, with or without :latest; any other one "
-        "is a 404.",
+    model: Text | None = Field(
+        default=None,
+        description="A served model's name, with or without :latest; none, or an empty one, asks "
+        "the default one, and any other is a 404.",
     )
     prompt: Text = Field(
         default="", description="The text before the cursor, or one with sentinels of its own."
@@ -185,7 +186,10 @@ class GenerateBody(ExtensionFields, GrammarFields):
                 ]
             }
         ),
-    ] = Field(default=None, description="Without effect: the model stays loaded.")
+    ] = Field(
+        default=None,
+        description="0 without prompt and suffix has the model unloaded; else without effect.",
+    )
     think: Annotated[bool, BeforeValidator(_think), WithJsonSchema({"const": False})] = Field(
         default=False, description="The model does not think before it answers."
     )
@@ -295,12 +299,14 @@ class GenerateAnswer:
     def _end(self, completed: Completed) -> dict[str, object]:
         result = completed.result
         ids = completed.token_ids if self.body.wants_token_ids else None
+        total_ns = time.monotonic_ns() - self.started_ns
+        is_load = self.body.only_loads and not self.body.only_unloads
         return {
             "done": True,
             "done_reason": self._done_reason(result.finish),
-            "total_duration": time.monotonic_ns() - self.started_ns,
-            # The model was loaded before the request came.
-            "load_duration": 0,
+            "total_duration": total_ns,
+            # How long a text waited for its model is in the total alone.
+            "load_duration": total_ns if is_load else 0,
             "prompt_eval_count": result.prompt.tokens,
             "prompt_eval_duration": _ns(result.timings.prompt_ms),
             "eval_count": result.completion_tokens,
@@ -355,9 +361,8 @@ class OllamaDialect:
         generate = validate(GenerateBody, body)
         request = generate.to_request(settings, model)
         answer = GenerateAnswer(generate, generate.model or model.name, started_ns)
-        wants: Wants = "text"
-        if generate.only_loads:
-            wants = "unloaded" if generate.only_unloads else "loaded"
+        # As with Ollama a request waits until its model is there.
+        wants: Wants = "unloaded" if generate.only_unloads else "loaded"
         return Asked(request, answer, generate.stream, generate.wants_token_ids, wants=wants)
 
     def error_body(self, status: int, message: str, field: str | None) -> dict[str, object]:

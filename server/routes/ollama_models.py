@@ -67,7 +67,7 @@ class Tags:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    @described(Operation("Ollama", "The model that is served", answer=OllamaTags))
+    @described(Operation("Ollama", "The models that may be served", answer=OllamaTags))
     async def get(self, request: Request) -> Response:
         return _json({"models": [_tag(model.info) for model in self._pool.models]})
 
@@ -78,7 +78,7 @@ class RunningModels:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    @described(Operation("Ollama", "The model, once it is loaded", answer=OllamaProcesses))
+    @described(Operation("Ollama", "The models that are loaded", answer=OllamaProcesses))
     async def get(self, request: Request) -> Response:
         loaded = [model for model in self._pool.models if shown_state(model) in LOADED]
         return _json({"models": [_running(model.info) for model in loaded]})
@@ -93,7 +93,7 @@ class ShownModel:
     @described(
         Operation(
             "Ollama",
-            "What is known of the model",
+            "What is known of a model",
             (ShowBody,),
             OllamaShown,
             statuses=(404,),

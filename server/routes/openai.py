@@ -122,9 +122,6 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
         default="",
         description="The text after the cursor; without one the text goes on left to right.",
     )
-    model: Text | None = Field(
-        default=None, description="A served model's name; any other asks the default one."
-    )
     max_tokens: Count | None = Field(
         default=None, description=f"Absent, {DEFAULT_MAX_TOKENS}; 0 only reads the prompt."
     )

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from suture.server.openapi.operation import Operation, described
+from suture.server.routes.page_headers import FILE_HEADERS, page_headers
 
 _FILES = {
     "icon.svg": "image/svg+xml",
@@ -26,14 +27,6 @@ _FILES = {
 PAGE_PATHS = frozenset({"/", "/explain", *(f"/pages/{name}" for name in _FILES)})
 # Where the built page has it.
 NONCE = "{nonce}"
-
-_HEADERS = {
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
 
 
 def page_routes() -> list[Route]:
@@ -55,10 +48,7 @@ class _Page:
     )
     async def get(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
-        headers = _HEADERS | {
-            "Content-Security-Policy": content_security_policy(nonce),
-            "Cache-Control": "no-store",
-        }
+        headers = page_headers("'self'", f"'self' 'nonce-{nonce}'") | {"Cache-Control": "no-store"}
         return Response(self._html.replace(NONCE, nonce), 200, headers, "text/html")
 
 
@@ -69,19 +59,10 @@ class _File:
 
     async def get(self, request: Request) -> Response:
         # A new version is another text under the same name.
-        return Response(self._text, 200, _HEADERS | {"Cache-Control": "no-cache"}, self._kind)
+        return Response(self._text, 200, FILE_HEADERS | {"Cache-Control": "no-cache"}, self._kind)
 
 
 def built(name: str) -> str:
     """The text of a built file."""
     folder = resources.files("suture.server").joinpath("pages", "built")
     return folder.joinpath(name).read_text("utf-8")
-
-
-def content_security_policy(nonce: str) -> str:
-    """Lets the page's own script and style run and its server be asked, and nothing else."""
-    return (
-        f"default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; "
-        "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    )

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from suture.server.errors import SutureError
+from suture.server.errors import RequestError, SutureError
 from suture.server.recent import Ended, Recent
 from suture.server.request import CompletionChunk, CompletionResult, Reason
 
@@ -22,6 +22,7 @@ async def recorded(
     first_text_s: float | None = None
     results: list[CompletionResult] = []
     reason: Reason | None = None
+    is_refused = False
     try:
         async with aclosing(completion) as chunks:
             async for chunk in chunks:
@@ -30,6 +31,10 @@ async def recorded(
                 if chunk.result is not None:
                     results.append(chunk.result)
                 yield chunk
+    except RequestError as error:
+        # What is wrong with a request is no end of it, unless there is a code for that.
+        reason, is_refused = error.reason, error.reason is None
+        raise
     except Exception as error:
         reason = (error.reason if isinstance(error, SutureError) else None) or "ERROR"
         raise
@@ -37,7 +42,8 @@ async def recorded(
         # Who has the last chunk may close us without asking for one more.
         result = results[-1] if len(results) == n else None
         now_s = clock()
-        recent.add(_ended(result, reason, now_s - began_s, first_text_s), now_s)
+        if not is_refused:
+            recent.add(_ended(result, reason, now_s - began_s, first_text_s), now_s)
 
 
 def _ended(

@@ -43,9 +43,9 @@ class Status:
     @described(Operation("Suture", "What this is and how it does", answer=StatusAnswer))
     async def get(self, request: Request) -> Response:
         model = self._pool.models[0].info
-        status = self._pool.status() | {
+        status = self._pool.measured().summary() | {
             "suture": VERSION,
-            "state": self._pool.state(),
+            "state": self._state(),
             "model": {
                 "name": model.name,
                 "path": model.path,
@@ -68,6 +68,11 @@ class Status:
             "settings": self._settings.public(),
         }
         return Response(encode_json(status), media_type="application/json")
+
+    def _state(self) -> str:
+        """Whether requests are served, and where they are, what the default model is at."""
+        state = self._pool.state()
+        return shown_state(self._pool.models[0]) if state == "ready" else state
 
 
 def _shown_json(shown: ShownCounters) -> dict[str, int]:

@@ -20,12 +20,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from suture.server.counters import ShownCounters
-from suture.server.errors import InvalidRequest, Loading, Stalled
+from suture.server.errors import InvalidRequest
 from suture.server.openapi.operation import Operation, Query, described
 from suture.server.request import CompletionChunk, CompletionRequest, ExtraText, SamplingParams
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.candidates import Completed
-from suture.server.routes.completer import ModelInfo, Pool
+from suture.server.routes.completer import ModelInfo, Pool, why_unready
 from suture.server.routes.delivery import Asked, error_response
 from suture.server.routes.extension import ExtensionFields, suture_object
 from suture.server.routes.fields import MAX_INT, Count, RequestBody, SamplingFields, Text
@@ -233,7 +233,7 @@ class TabbyHealth:
 
     def __init__(self, pool: Pool, settings: Settings) -> None:
         self._pool = pool
-        self._stalled = Stalled(f"the engine has work and no step of it in {settings.stall_s} s")
+        self._stall_s = settings.stall_s
         self._machine: dict[str, object] = {
             "arch": platform.machine(),
             "cpu_info": cpu_name(),
@@ -243,9 +243,7 @@ class TabbyHealth:
 
     @described(Operation("Tabby", "What answers here", answer=TabbyHealthState, statuses=(503,)))
     async def get(self, request: Request) -> Response:
-        state = self._pool.state()
-        if state != "ready":
-            error = Loading("Loading model") if state == "loading" else self._stalled
+        if error := why_unready(self._pool, self._stall_s):
             return error_response(OpenAIDialect(), error)
         model = self._pool.models[0].info
         health = {

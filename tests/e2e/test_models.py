@@ -28,12 +28,14 @@ def tiny(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(served: Served, model: str) -> str:
     """A model's text, asked for again until it is loaded."""
     body = {"prompt": PROMPT, "max_tokens": 8, "temperature": 0, "model": model}
+    give_up_at = time.monotonic() + TIMEOUT_S
     while True:
         response = httpx2.post(f"{served.url}/v1/completions", json=body, timeout=TIMEOUT_S)
         if response.status_code == 200:
             assert response.json()["model"] == model
             return str(response.json()["choices"][0]["text"])
         assert (response.status_code, response.json()["suture"]["reason"]) == (503, "LOADING")
+        assert time.monotonic() < give_up_at
         time.sleep(0.05)
 
 

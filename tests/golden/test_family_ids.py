@@ -19,8 +19,9 @@ from support.toy_tokenizer import ToyTokenizer
 from support.vocabularies import pulled
 from suture.healing import Vocabulary
 from suture.server.engine.tokenizer import LlamaTokenizer
-from suture.server.prompt import PromptBudget, plan_prompt
+from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FAMILIES, detect_family, missing_sentinels
+from suture.server.prompt.plan import plan_prompt
 from suture.server.request import CompletionRequest, ExtraText
 
 CASES: list[dict[str, Any]] = json.loads(

@@ -17,8 +17,9 @@ from support.extended_vocabularies import CODELLAMA, MISTRAL, extended
 from support.vocabularies import pulled
 from suture.healing import Vocabulary
 from suture.server.engine.tokenizer import LlamaTokenizer
-from suture.server.prompt import FimFamily, PromptBudget, PromptPlan, plan_prompt
-from suture.server.prompt.families import detect_family
+from suture.server.prompt.budget import PromptBudget
+from suture.server.prompt.families import FimFamily, detect_family
+from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import CompletionRequest, ExtraText
 

@@ -23,7 +23,7 @@ from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import SetupError
 from suture.server.local import local_completer
-from suture.server.prompt import PromptBudget
+from suture.server.prompt.budget import PromptBudget
 
 pytestmark = pytest.mark.model
 

@@ -258,6 +258,43 @@ def test_a_broken_model_file_is_a_problem(
     assert status == 2 and "broken.gguf" in out
 
 
+def test_each_model_that_may_be_served_is_looked_at(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUTURE_CACHE", str(tmp_path))
+    missing = tmp_path / "missing.gguf"
+    flags = ("--also-serve", "smollm2-135m", "--also-serve", str(missing))
+    status, out = doctor(capfd, "--port", port, *flags)
+    assert status == 2 and f"model {missing}: No such file" in out
+    assert "note    model smollm2-135m: not pulled yet" in out and "pull smollm2-135m" in out
+    # Room is looked for for all that are to come.
+    together = re.search(r"free for a model of ([0-9.]+) MB", out)
+    assert together is not None and float(together[1]) > 1200
+
+
+def test_models_of_one_name_are_a_problem(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, port: str
+) -> None:
+    paths = [tmp_path / folder / "Same.gguf" for folder in "ab"]
+    status, out = doctor(
+        capfd, "--port", port, "--model", str(paths[0]), "--also-serve", str(paths[1])
+    )
+    assert status == 2 and "problem 2 models have the name same: each needs one of its own" in out
+
+
+@pytest.mark.model
+def test_a_model_that_is_larger_than_all_may_be_is_a_problem(
+    capfd: pytest.CaptureFixture[str], coder_model: Path, small_model: Path, port: str
+) -> None:
+    flags = ("--model", str(small_model), "--also-serve", str(coder_model), "--port", port)
+    status, out = doctor(capfd, *flags, "--memory-mb", "1000")
+    assert status == 2 and f"--memory-mb 1000: {coder_model.stem} takes 1352." in out
+    fix = re.search(r"serve --memory-mb ([0-9]+)", out)
+    assert fix is not None
+    status, out = doctor(capfd, *flags, "--memory-mb", fix[1])
+    assert status == 0 and f"--memory-mb {fix[1]}: room for each model" in out
+
+
 @pytest.mark.model
 def test_a_models_family_is_told(
     capfd: pytest.CaptureFixture[str], coder_model: Path, small_model: Path, port: str

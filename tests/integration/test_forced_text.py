@@ -21,7 +21,7 @@ from suture.server.completion import LoadedModel
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scheduler import Scheduler
 from suture.server.engine.scripted import Model, ScriptedEngine
-from suture.server.prompt import PromptBudget
+from suture.server.prompt.budget import PromptBudget
 
 pytestmark = pytest.mark.model
 

@@ -104,7 +104,9 @@ def test_w1_a_body_that_does_not_come_is_a_408_on_every_route(
         for _ in range(3):
             time.sleep(0.05)
             for one in slow:
-                one.sendall(b" ")
+                # A machine that is slow itself has had its 408 by now, and a reset.
+                with contextlib.suppress(OSError):
+                    one.sendall(b" ")
         for path, one in zip(paths, slow, strict=True):
             [answer] = answers(one)
             assert (answer.status, answer.headers["connection"]) == (408, "close")

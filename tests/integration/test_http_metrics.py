@@ -223,18 +223,19 @@ def test_no_log_of_a_worker_has_text_of_a_request(where: str) -> None:
     """Each failure quotes the request in its message; only its type and place are logged."""
     at = settings(port=0)
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS)])}
-    with serve.bind(at) as listener:
+    with serve.bind(at) as listener, open(os.devnull, "wb") as news:
         serve.listen(listener, at)
         worker = subprocess.Popen(
             QUOTING_WORKER,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(listener.fileno(),),
+            pass_fds=(listener.fileno(), news.fileno()),
             env=environ,
         )
         assert worker.stdin is not None and worker.stdout is not None
-        order = {"fd": listener.fileno(), "settings": at.model_dump(mode="json")}
+        fds = {"fd": listener.fileno(), "news_fd": news.fileno()}
+        order = fds | {"settings": at.model_dump(mode="json")}
         worker.stdin.write(json.dumps(order).encode() + b"\n")
         worker.stdin.flush()
         url = worker.stdout.readline().decode().split()[-1]

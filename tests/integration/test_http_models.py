@@ -18,6 +18,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from support.driving import TIMEOUT_S
 from support.fake_completer import FakeCompleter
 from support.http_server import Json, client, events, serving, settings
 from support.json_values import JSON
@@ -46,10 +47,12 @@ def served(
 
 def wait(http: httpx2.Client, name: str, value: str) -> Json:
     """The model's entry, once its state is `value`."""
+    give_up_at = time.monotonic() + TIMEOUT_S
     while True:
         [entry] = [one for one in http.get("/models").json()["data"] if one["id"] == name]
         if entry["status"]["value"] == value:
             return dict(entry)
+        assert time.monotonic() < give_up_at, entry
         time.sleep(0.01)
 
 
@@ -137,9 +140,10 @@ def test_a_model_that_is_not_loaded_is_begun_and_the_client_told_to_come_again()
 
 def test_lists_tell_of_all_models_and_which_are_loaded() -> None:
     with served() as (pool, http):
-        pool.tend()
-        while not http.get("/v1/models").json()["data"][1]["fim"]["supported"]:
+        while not pool.models[1].n_bytes:
+            pool.tend()
             time.sleep(0.01)
+        assert http.get("/v1/models").json()["data"][1]["fim"]["supported"]
         assert http.get("/models").json() == http.get("/v1/models").json()
         one, two = http.get("/v1/models").json()["data"]
         assert (one["id"], one["status"]) == ("one-1b", {"value": "loaded"})
@@ -189,6 +193,17 @@ def test_loading_what_is_loaded_and_unloading_what_is_not_is_fine() -> None:
         assert wait(http, "two", "unloaded")["status"] == {"value": "unloaded"}
 
 
+def test_the_first_model_is_not_unloaded_while_it_is_loaded() -> None:
+    gate = threading.Event()
+    models = Scripted(TEXTS, settings(), dict.fromkeys(TEXTS, 100), gate=gate)
+    with models.pool() as pool, serving(pool) as url, client(url) as http:
+        response = http.post("/models/unload", json={"model": "one-1b"})
+        gate.set()
+        assert response.status_code == 503 and int(response.headers["retry-after"]) > 0
+        document = http.get("/openapi.json").json()
+        assert "503" in document["paths"]["/models/unload"]["post"]["responses"]
+
+
 @pytest.mark.parametrize("path", ["/models/load", "/models/unload"])
 def test_what_is_no_model_is_told_so(path: str) -> None:
     with served() as (_, http):
@@ -218,6 +233,32 @@ def test_a_model_that_cannot_be_loaded_is_a_500_of_its_own_and_says_so() -> None
         assert http.get("/api/ps").json()["models"][0]["name"] == "one-1b:latest"
 
 
+def test_a_model_that_cannot_be_loaded_is_not_loaded_again_for_every_request_of_token_ids(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ids = {"prompt": [1, 2], "model": "two"}
+    with served(TEXTS | {"two": b"broken"}) as (_, http):
+        assert http.post("/completion", json=ids).status_code == 503
+        while not wait(http, "two", "unloaded")["status"].get("failed"):
+            pass
+        for _ in range(3):
+            response = http.post("/completion", json=ids)
+            assert response.status_code == 500
+            assert response.json()["error"]["message"] == "the model two could not be loaded"
+        assert caplog.text.count("not a GGUF file") == 1
+
+
+def test_a_model_that_cannot_be_loaded_is_not_loaded_again_by_every_empty_prompt(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with served(TEXTS | {"two": b"broken"}) as (_, http):
+        for _ in range(3):
+            response = http.post("/api/generate", json={"model": "two"})
+            assert response.status_code == 500
+            assert response.json()["error"] == "the model two could not be loaded"
+        assert caplog.text.count("not a GGUF file") == 1
+
+
 def test_where_there_is_no_room_the_request_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with served(memory_mb=150) as (pool, http):
         # The first one was loaded for nobody yet.
@@ -240,6 +281,7 @@ def test_ollamas_empty_prompt_loads_a_model_and_without_time_to_be_kept_unloads_
     with served() as (_, http):
         loaded = post(http, "/api/generate", {"model": "two", "stream": False})
         assert (loaded["done"], loaded["done_reason"], loaded["response"]) == (True, "load", "")
+        assert 0 < loaded["load_duration"] <= loaded["total_duration"]
         assert len(http.get("/api/ps").json()["models"]) == 2
         [line] = http.post(
             "/api/generate", json={"model": "two", "keep_alive": 0}

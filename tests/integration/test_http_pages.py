@@ -27,7 +27,7 @@ def test_the_page_needs_no_key_and_what_it_shows_does(tmp_path: Path) -> None:
         assert http.get("/v1/status", headers=key).status_code == 200
 
 
-@pytest.mark.parametrize("path", sorted(PAGE_PATHS))
+@pytest.mark.parametrize("path", sorted({"/docs", *PAGE_PATHS}))
 def test_pages_are_of_this_host_and_only_read(path: str) -> None:
     with serving(FakeCompleter()) as url, client(url) as http:
         assert http.post(path).status_code == 405
@@ -38,6 +38,7 @@ def test_pages_are_of_this_host_and_only_read(path: str) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("path", PAGES)

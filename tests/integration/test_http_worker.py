@@ -19,6 +19,7 @@ import pytest
 
 from support.fake_completer import FakeCompleter
 from support.http_server import client, serving, settings
+from support.raw_http import until
 from suture.server import cli
 from suture.server.commands import serve
 from suture.server.errors import SetupError
@@ -88,10 +89,9 @@ def test_it_says_that_it_listens_when_the_model_is_loaded_and_drains_on_sigterm(
 
 
 def test_a_request_in_progress_is_finished_before_the_end() -> None:
-    with served() as (process, url), client(url) as http:
-        stopper = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -INT {process.pid}"])
-        assert complete(http, "long").json()["content"] == "range(3)"
-        stopper.wait()
+    with served() as (process, url), asking(url, "long") as running:
+        process.send_signal(signal.SIGINT)
+        assert running.result().json()["content"] == "range(3)"
         process.communicate(timeout=20)
         assert process.returncode == 130
 
@@ -106,8 +106,16 @@ def asking(url: str, prefix: str) -> Iterator[Future[httpx2.Response]]:
 
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
-        time.sleep(1)
+        with client(url) as http:
+            assert until(lambda: http.get("/v1/status").json()["running"] == 1)
         yield asked
+
+
+def until_it_stops(http: httpx2.Client) -> httpx2.Response:
+    """How `/health` refuses, once it does, on a connection that was open before."""
+    while (refused := http.get("/health")).status_code == 200:
+        time.sleep(0.02)
+    return refused
 
 
 def test_q1_q2_q3_what_runs_is_answered_and_what_is_new_refused_in_its_dialect() -> None:
@@ -115,9 +123,7 @@ def test_q1_q2_q3_what_runs_is_answered_and_what_is_new_refused_in_its_dialect()
         assert http.get("/health").status_code == 200
         with asking(url, "longer") as running:
             process.terminate()
-            # On a connection that was open before.
-            while (refused := http.get("/health")).status_code == 200:
-                time.sleep(0.02)
+            refused = until_it_stops(http)
             with pytest.raises(SetupError, match="is in use by a Suture that is stopping"):
                 serve.bind(settings(port=url.rpartition(":")[2]))
             with client(url) as another:
@@ -149,13 +155,15 @@ def test_what_takes_longer_than_the_drain_is_ended_by_the_completer() -> None:
 
 
 def test_a_second_signal_does_not_wait() -> None:
-    with served(drain_s="600") as (process, url), asking(url, "endless") as running:
-        process.terminate()
-        time.sleep(0.3)
-        process.terminate()
-        assert process.wait(timeout=20) == 0
-        with pytest.raises(httpx2.RemoteProtocolError):
-            running.result()
+    with served(drain_s="600") as (process, url), client(url) as http:
+        assert http.get("/health").status_code == 200
+        with asking(url, "endless") as running:
+            process.terminate()
+            assert until_it_stops(http).status_code == 503
+            process.terminate()
+            assert process.wait(timeout=20) == 0
+            with pytest.raises(httpx2.RemoteProtocolError):
+                running.result()
 
 
 def test_on_sighup_another_worker_takes_over_and_no_request_is_lost() -> None:

@@ -1,27 +1,28 @@
-"""What editors see while one types: real `suture lsp`, and a server that plays a script."""
+"""What editors see while one types: the bridge, and a server that plays a script."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.fake_completer import FakeCompleter, says
 from support.http_server import serving
-from support.lsp_client import COPILOT_STYLE, NEOVIM, URI, VSCODE, Json, editing
+from support.lsp_client import (
+    COPILOT_STYLE,
+    NEOVIM,
+    TIMEOUT_S,
+    URI,
+    VSCODE,
+    Json,
+    editing,
+    editing_with_process,
+    until,
+)
 
 BODY = "(a, b):\n    return a + b"
 ALONE: Json = {"prefetch": False, "debounceMs": 0}
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come true")
 
 
 def applied(text: str, item: Json, encoding: str = "utf-16-le") -> str:
@@ -40,7 +41,7 @@ def test_vs_code_types_sees_and_types_through_without_a_new_generation() -> None
     completer = FakeCompleter(says(BODY))
 
     async def edit(url: str) -> None:
-        async with editing(url, VSCODE, ALONE) as editor:
+        async with editing_with_process(url, VSCODE, ALONE) as editor:
             editor.open("def add\nx = 1\n")
             (item,) = await editor.inline(0, 7)
             assert applied("def add\nx = 1\n", item) == f"def add{BODY}\nx = 1\n"
@@ -200,7 +201,7 @@ def test_q2_any_other_request_ends_what_is_fetched_ahead() -> None:
             await until(lambda: slow.cancelled == 1 and len(slow.requests) == 2)
             editor.type("z", 0, 2)
             editor.ask_inline(0, 3)
-            assert (await reply)["result"] == {"items": []}
+            assert (await asyncio.wait_for(reply, TIMEOUT_S))["result"] == {"items": []}
 
     class Both(FakeCompleter):
         def complete(self, request: Any) -> Any:
@@ -219,12 +220,12 @@ def test_q1_a_cancelled_request_is_told_so_once_the_engine_has_stopped() -> None
             msg_id, reply = editor.ask_inline(0, 1)
             await until(lambda: len(completer.requests) == 1)
             editor.notify("$/cancelRequest", {"id": msg_id})
-            assert (await reply)["error"]["code"] == -32800
+            assert (await asyncio.wait_for(reply, TIMEOUT_S))["error"]["code"] == -32800
             await until(lambda: completer.cancelled == 1)
             # Also one whose cancelling comes in the same packet.
             msg_id, reply = editor.ask_inline(0, 1)
             editor.notify("$/cancelRequest", {"id": msg_id})
-            assert (await reply)["error"]["code"] == -32800
+            assert (await asyncio.wait_for(reply, TIMEOUT_S))["error"]["code"] == -32800
             editor.notify("$/cancelRequest", {"id": 999})
             await until(lambda: completer.cancelled == len(completer.requests))
 
@@ -239,19 +240,22 @@ def test_q1_of_a_burst_of_keys_the_engine_sees_few_and_is_idle_afterwards(cancel
     async def edit(url: str) -> None:
         async with editing(url, VSCODE, {"debounceMs": 500}) as editor:
             editor.open("")
-            replies = []
+            asked = []
             for n in range(20):
                 editor.type("x", 0, n)
-                msg_id, reply = editor.ask_inline(0, n + 1)
-                replies.append(reply)
+                asked.append(editor.ask_inline(0, n + 1))
                 await asyncio.sleep(0.03)
                 if cancels:
-                    editor.notify("$/cancelRequest", {"id": msg_id})
+                    editor.notify("$/cancelRequest", {"id": asked[-1][0]})
             if not cancels:
-                editor.notify("$/cancelRequest", {"id": msg_id})
-            told = [await asyncio.wait_for(reply, 20) for reply in replies]
-            if not cancels:
-                assert [one.get("result") for one in told[:-1]] == [{"items": []}] * 19
+                editor.notify("$/cancelRequest", {"id": asked[-1][0]})
+            told = [await asyncio.wait_for(reply, TIMEOUT_S) for _, reply in asked]
+            # None is answered with a text, and each that was cancelled with that alone.
+            cancelled = [one["error"]["code"] for one in told if "error" in one]
+            assert cancelled == [-32800] * (20 if cancels else 1)
+            assert [one["result"] for one in told if "result" in one] == [{"items": []}] * (
+                0 if cancels else 19
+            )
             await until(lambda: completer.cancelled == len(completer.requests))
 
     with serving(completer) as url:
@@ -272,7 +276,7 @@ def test_two_documents_are_asked_about_at_once_and_closing_one_ends_its_request(
             await until(lambda: len(completer.requests) == 2)
             closed = {"textDocument": {"uri": "file:///a.py"}}
             editor.notify("textDocument/didClose", closed)
-            assert (await first)["result"] == {"items": []}
+            assert (await asyncio.wait_for(first, TIMEOUT_S))["result"] == {"items": []}
             assert not second.done()
 
     with serving(completer) as url:
@@ -326,7 +330,7 @@ def test_completion_lists_come_where_they_are_asked_for() -> None:
             assert item["label"] == "(a, b):" and item["textEdit"]["newText"] == BODY
         async with editing(url, NEOVIM, ALONE) as editor:
             _, reply = editor.ask("textDocument/completion", place)
-            assert (await reply)["error"]["code"] == -32601
+            assert (await asyncio.wait_for(reply, TIMEOUT_S))["error"]["code"] == -32601
 
     with serving(completer) as url:
         asyncio.run(edit(url))
@@ -343,3 +347,105 @@ def test_warming_up_reads_the_document_and_writes_nothing() -> None:
     with serving(completer) as url:
         asyncio.run(edit(url))
     assert [(one.prefix, one.max_tokens) for one in completer.requests] == [("x = 1\n", 0)]
+
+
+@pytest.mark.parametrize("how", ["shutdown", "cancel", "key"])
+def test_warming_up_ends_with_the_editor_its_request_and_the_next_key(how: str) -> None:
+    completer = FakeCompleter(says(), delay_s=60)
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            editor.open("x = 1\n")
+            params = {"command": "suture.warmup", "arguments": []}
+            msg_id, reply = editor.ask("workspace/executeCommand", params)
+            await until(lambda: len(completer.requests) == 1)
+            if how == "shutdown":
+                await editor.request("shutdown", None)
+                assert (await asyncio.wait_for(reply, TIMEOUT_S))["error"]["code"] == -32800
+                await until(lambda: completer.cancelled == 1)
+                editor.notify("exit", None)
+                assert await editor.ended() == 0
+            elif how == "cancel":
+                editor.notify("$/cancelRequest", {"id": msg_id})
+                assert (await asyncio.wait_for(reply, TIMEOUT_S))["error"]["code"] == -32800
+                await until(lambda: completer.cancelled == 1)
+            else:
+                editor.ask_inline(0, 5)
+                message = await asyncio.wait_for(reply, TIMEOUT_S)
+                assert message["result"]["reason"] == "SUPERSEDED"
+                await until(lambda: completer.cancelled == 1)
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+
+
+def test_a_row_that_does_not_match_ends_what_was_asked_before() -> None:
+    completer = FakeCompleter(says("a"), delay_s=60)
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            editor.open("x = pr\n")
+            _, reply = editor.ask_inline(0, 6)
+            await until(lambda: len(completer.requests) == 1)
+            span = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 6}}
+            row = {"range": span, "text": "map_pr"}
+            assert await editor.inline(0, 6, selectedCompletionInfo=row) == []
+            message = await asyncio.wait_for(reply, TIMEOUT_S)
+            assert message["result"] == {"items": []}
+            await until(lambda: completer.cancelled == 1)
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+
+
+def test_q2_a_request_that_is_not_asked_ends_what_is_fetched_ahead() -> None:
+    first, slow = FakeCompleter(says(" = 1")), FakeCompleter(says("z"), delay_s=60)
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, {"debounceMs": 0}) as editor:
+            editor.open("x")
+            editor.open("name", "file:///b.py")
+            await editor.inline(0, 1)
+            await until(lambda: len(slow.requests) == 1)
+            assert await editor.inline(0, 0, uri="file:///b.py") == []
+            await until(lambda: slow.cancelled == 1)
+
+    class Both(FakeCompleter):
+        def complete(self, request: Any) -> Any:
+            return (slow if len(first.requests) else first).complete(request)
+
+    with serving(Both()) as url:
+        asyncio.run(edit(url))
+
+
+def test_what_was_dismissed_comes_again_by_hand_or_once_the_text_has_changed() -> None:
+    completer = FakeCompleter(says("a"))
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            editor.open("x")
+            (item,) = await editor.inline(0, 1)
+            editor.notify("suture/didReject", {"item": item})
+            assert await editor.inline(0, 1) == []
+            assert len(await editor.inline(0, 1, kind=1)) == 1
+            editor.type("y", 0, 1)
+            assert len(await editor.inline(0, 2)) == 1
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+
+
+def test_what_was_shown_with_other_options_is_forgotten() -> None:
+    completer = FakeCompleter(says("a"))
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            editor.open("x")
+            await editor.inline(0, 1)
+            told = {"settings": {"suture": {"maxTokens": 7}}}
+            editor.notify("workspace/didChangeConfiguration", told)
+            await editor.inline(0, 1)
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+    assert [one.max_tokens for one in completer.requests] == [64, 7]

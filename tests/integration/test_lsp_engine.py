@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from support.answering import answering_model
 from support.http_server import serving, settings
-from support.lsp_client import VSCODE, Json, editing
+from support.lsp_client import TIMEOUT_S, VSCODE, Json, editing, editing_with_process, until
 from support.scripted_completer import VOCABULARY, scripted
 from suture.server.engine.protocol import Logits
 from suture.server.engine.scripted import random_model
@@ -36,7 +36,7 @@ def test_x1_after_a_burst_of_keys_the_engine_is_idle() -> None:
 
     async def edit(url: str) -> None:
         options = {"prefetch": True, "debounceMs": 20, "maxTokens": 2048}
-        async with editing(url, VSCODE, options) as editor:
+        async with editing_with_process(url, VSCODE, options) as editor:
             editor.open("x = \n")
             replies = []
             for n in range(20):
@@ -46,11 +46,8 @@ def test_x1_after_a_burst_of_keys_the_engine_is_idle() -> None:
                 await asyncio.sleep(0.03)
                 editor.notify("$/cancelRequest", {"id": msg_id})
             for reply in replies:
-                await asyncio.wait_for(reply, 20)
-            for _ in range(500):
-                if completer.slots() == [None] * len(completer.slots()):
-                    break
-                await asyncio.sleep(0.01)
+                await asyncio.wait_for(reply, TIMEOUT_S)
+            await until(lambda: set(completer.slots()) == {None})
             n_rows = model.n_rows
             await asyncio.sleep(0.3)
             assert model.n_rows == n_rows
@@ -81,4 +78,4 @@ def test_an_answer_over_closers_is_typed_through() -> None:
 
     with scripted(model, settings()) as completer, serving(completer) as url:
         asyncio.run(edit(url))
-        assert completer.status()["requests"] == 1
+        assert completer.measured().counters.jobs == 1

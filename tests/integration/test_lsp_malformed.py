@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from support.fake_completer import FakeCompleter, says
 from support.http_server import serving
 from support.json_values import JSON
-from support.lsp_client import NEOVIM, TIMEOUT_S, URI, VSCODE, Editor, Json, editing
+from support.lsp_client import (
+    NEOVIM,
+    TIMEOUT_S,
+    URI,
+    VSCODE,
+    Editor,
+    Json,
+    editing,
+    editing_with_process,
+)
 from suture.lsp.protocol import BridgeProtocol
 from suture.lsp.server import create_bridge
 
@@ -70,7 +79,12 @@ def test_p1_other_requests_that_are_wrong_get_one_quiet_error() -> None:
                 ("no/such/method", {}, -32601),
                 ("workspace/executeCommand", {"command": "suture.nothing"}, -32602),
                 ("workspace/executeCommand", {"command": 5}, -32602),
-                ("initialize", {"capabilities": 7}, -32602),
+                ("initialize", {"capabilities": 7}, -32600),
+                ("initialize", {"capabilities": {}}, -32600),
+                ("textDocument/didSave", {"textDocument": {"uri": URI}}, -32600),
+                ("initialized", {}, -32600),
+                ("$/cancelRequest", {"id": 1}, -32600),
+                ("exit", None, -32600),
             ):
                 assert (await reply_to(editor, method, params))["error"]["code"] == code
             odd: tuple[list[Any], ...] = ([{}], [None, 2, "x"], ["suture"], [[[]]])
@@ -107,7 +121,7 @@ def test_p1_what_is_no_request_at_all_is_refused_and_the_next_one_is_answered() 
     ]
 
     async def edit(url: str) -> None:
-        async with editing(url, VSCODE, {"prefetch": False}) as editor:
+        async with editing_with_process(url, VSCODE, {"prefetch": False}) as editor:
             editor.open("x")
             editor.send_raw(b"")
             for body, _ in bodies:
@@ -127,7 +141,7 @@ def test_p1_before_the_beginning_and_after_the_end_requests_are_refused() -> Non
             await editor.request("shutdown", None)
             assert (await reply_to(editor, INLINE, PLACE))["error"]["code"] == -32600
             editor.notify("exit", None)
-            assert await editor.process.wait() == 0
+            assert await editor.ended() == 0
 
     with serving(FakeCompleter()) as url:
         asyncio.run(edit(url))
@@ -152,11 +166,21 @@ def begun() -> tuple[BridgeProtocol, Written]:
     return protocol, written
 
 
+METHOD = st.sampled_from(
+    [
+        *(INLINE, "textDocument/completion", "no/such", "initialize"),
+        # These are told, and not asked.
+        *("initialized", "exit", "$/cancelRequest", "$/setTrace", "suture/didShow"),
+        *("textDocument/didOpen", "textDocument/didChange", "textDocument/didClose"),
+    ]
+)
 MESSAGE = st.fixed_dictionaries(
     {"jsonrpc": st.just("2.0"), "id": st.integers(0, 9) | JSON},
     optional={
-        "method": st.sampled_from([INLINE, "textDocument/completion", "no/such"]) | JSON,
-        "params": JSON,
+        "method": METHOD | JSON,
+        "params": JSON | st.just({}),
+        "error": JSON,
+        "result": JSON,
     },
 )
 
@@ -183,6 +207,7 @@ def test_p1_of_any_json_each_request_gets_one_reply(messages: list[Any]) -> None
         and one.get("jsonrpc") == "2.0"
         and isinstance(one.get("id"), int | str)
         and not isinstance(one.get("id"), bool)
+        and (isinstance(one.get("method"), str) or not {"result", "error"} & one.keys())
     ]
     replied = [one["id"] for one in told if one.get("id") not in (None, "first")]
     assert sorted(map(repr, replied)) == sorted(map(repr, asked))

@@ -8,10 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.fake_completer import FakeCompleter, says
 from support.http_server import serving
-from support.lsp_client import TIMEOUT_S, URI, VSCODE, Json, editing
+from support.lsp_client import TIMEOUT_S, URI, VSCODE, Json, editing_with_process
 from suture.lsp.transport import read_messages
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache and settings of the test's own."""
+    monkeypatch.setenv("SUTURE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("SUTURE_SERVER", raising=False)
+
 
 COMMAND = (sys.executable, "-m", "suture.server", "lsp")
 
@@ -33,7 +44,7 @@ async def replies(reader: asyncio.StreamReader, n: int) -> dict[int, Json]:
     return found
 
 
-def test_p3_over_tcp_a_request_sees_the_text_before_a_change_in_the_same_packet() -> None:
+def test_p3_over_tcp_of_a_text_that_changes_in_the_same_packet_nothing_is_asked() -> None:
     completer = FakeCompleter(says("a"))
 
     async def edit(url: str) -> None:
@@ -62,7 +73,7 @@ def test_p3_over_tcp_a_request_sees_the_text_before_a_change_in_the_same_packet(
         ]
         writer.write(b"".join(map(framed, packet[:4])))
         answered = await asyncio.wait_for(replies(reader, 2), TIMEOUT_S)
-        # The text is another one by now.
+        # The text was another one before anything could be asked.
         assert answered[2]["result"] == {"items": []}
         writer.write(framed(packet[4]) + framed({"method": "exit"}))
         assert await asyncio.wait_for(process.wait(), TIMEOUT_S) == 0
@@ -70,7 +81,7 @@ def test_p3_over_tcp_a_request_sees_the_text_before_a_change_in_the_same_packet(
 
     with serving(completer) as url:
         asyncio.run(edit(url))
-    assert [(one.prefix, one.suffix) for one in completer.requests] == [("x", "")]
+    assert completer.requests == []
 
 
 def test_it_ends_with_its_input_and_with_exit() -> None:
@@ -104,10 +115,16 @@ def test_it_ends_with_the_editor_also_where_its_input_stays_open() -> None:
     async def edit(url: str) -> None:
         with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=-1) as parent:
             profile = {**VSCODE, "processId": parent.pid}
-            async with editing(url, profile, status=1) as editor:
+            async with editing_with_process(url, profile, status=1) as editor:
                 parent.kill()
                 parent.wait()
-                await asyncio.wait_for(editor.process.wait(), TIMEOUT_S)
+                await editor.ended()
 
     with serving(FakeCompleter()) as url:
         asyncio.run(edit(url))
+
+
+def test_the_bridge_has_no_vocabulary_and_none_of_what_one_needs_in_its_memory() -> None:
+    code = "import sys, suture.lsp.server; print(*{'numpy', 'tiktoken'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert told.stdout.split() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 import time
@@ -14,10 +15,24 @@ import pytest
 
 from support.fake_completer import FakeCompleter, says
 from support.http_server import serving
-from support.lsp_client import VSCODE, Editor, Json, editing
+from support.lsp_client import TIMEOUT_S, VSCODE, Editor, Json, editing, until
 from suture.server.errors import EngineError, InfillUnsupported, QueueFull
 
 ALONE: Json = {"prefetch": False, "debounceMs": 0}
+
+
+def read_request(connection: socket.socket) -> None:
+    """Read a whole request: what is left unread makes of the end of a connection a reset."""
+    raw = b""
+    while b"\r\n\r\n" not in raw:
+        if not (more := connection.recv(2**16)):
+            return
+        raw += more
+    head, _, body = raw.partition(b"\r\n\r\n")
+    found = re.search(rb"content-length: *([0-9]+)", head, re.IGNORECASE)
+    n_left = (int(found[1]) if found else 0) - len(body)
+    while n_left > 0 and (more := connection.recv(2**16)):
+        n_left -= len(more)
 
 
 class Wire:
@@ -40,7 +55,7 @@ class Wire:
             self.n_asked += 1
             self._open.append(connection)
             if self._answer is not None:
-                connection.recv(2**16)
+                read_request(connection)
                 connection.sendall(self._answer)
                 connection.close()
 
@@ -123,7 +138,7 @@ def wire_of(port: int) -> Iterator[None]:
 
         def serve() -> None:
             connection, _ = listener.accept()
-            connection.recv(2**16)
+            read_request(connection)
             connection.sendall(answer + body)
             connection.close()
 
@@ -165,10 +180,11 @@ def test_a_server_that_answers_slowly_keeps_nobody_from_typing() -> None:
                 replies.append(editor.ask_inline(0, n + 1))
             msg_id, last = replies[-1]
             for _, reply in replies[:-1]:
-                assert (await reply)["result"] == {"items": []}
+                message = await asyncio.wait_for(reply, TIMEOUT_S)
+                assert message["result"] == {"items": []}
             editor.notify("$/cancelRequest", {"id": msg_id})
-            assert (await last)["error"]["code"] == -32800
-            assert time.monotonic() - started < 5 and no_popups(editor)
+            assert (await asyncio.wait_for(last, TIMEOUT_S))["error"]["code"] == -32800
+            assert time.monotonic() - started < 30 and no_popups(editor)
 
     with wire(None) as server:
         asyncio.run(edit(server))
@@ -236,12 +252,54 @@ def test_an_option_that_does_not_fit_is_told_once_and_its_default_stays() -> Non
     assert completer.requests[0].max_tokens == 64
 
 
-def test_options_are_asked_for_and_asked_for_again_when_they_change() -> None:
-    workspace = {
-        "configuration": True,
-        "didChangeConfiguration": {"dynamicRegistration": True},
+WORKSPACE: Json = {
+    "configuration": True,
+    "didChangeConfiguration": {"dynamicRegistration": True},
+}
+ASKED: Json = {**VSCODE, "capabilities": {**VSCODE["capabilities"], "workspace": WORKSPACE}}
+
+
+def test_nothing_is_sent_before_the_configuration_that_may_exclude_it_is_known() -> None:
+    completer = FakeCompleter(says("a"))
+    method = "workspace/configuration"
+
+    async def edit(url: str) -> None:
+        answers: dict[str, object] = {method: [{"exclude": ["*.py"]}]}
+        async with editing(url, ASKED, ALONE, answers=answers, held={method}) as editor:
+            editor.open("x")
+            _, reply = editor.ask_inline(0, 1)
+            await until(lambda: any(one["method"] == method for one in editor.told))
+            await asyncio.sleep(0.3)
+            assert not reply.done()
+            editor.answer(next(one for one in editor.told if one["method"] == method))
+            assert (await asyncio.wait_for(reply, TIMEOUT_S))["result"] == {"items": []}
+            assert (await editor.command("explainLast"))["reason"] == "EXCLUDED"
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+    assert completer.requests == []
+
+
+def test_a_client_that_refuses_to_tell_its_configuration_is_served() -> None:
+    completer = FakeCompleter(says("a"), loading="loading")
+    refusals: dict[str, object] = {
+        name: ValueError("no") for name in ("workspace/configuration", "client/registerCapability")
     }
-    profile = {**VSCODE, "capabilities": {**VSCODE["capabilities"], "workspace": workspace}}
+
+    async def edit(url: str) -> None:
+        async with editing(url, ASKED, ALONE, answers=refusals) as editor:
+            # The server is found before the first key.
+            await editor.status_with("LOADING")
+            completer.loading = "ready"
+            await editor.status_with(None)
+            editor.open("x")
+            assert len(await editor.inline(0, 1)) == 1
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+
+
+def test_options_are_asked_for_and_asked_for_again_when_they_change() -> None:
     completer = FakeCompleter(says("a"))
 
     def methods(editor: Editor) -> list[str]:
@@ -249,15 +307,14 @@ def test_options_are_asked_for_and_asked_for_again_when_they_change() -> None:
 
     async def edit(url: str) -> None:
         answers: dict[str, object] = {"workspace/configuration": [{"maxTokens": 7}]}
-        async with editing(url, profile, {**ALONE, "maxTokens": 9}, answers=answers) as editor:
+        async with editing(url, ASKED, {**ALONE, "maxTokens": 9}, answers=answers) as editor:
             editor.open("x")
-            while {*methods(editor)} != {"workspace/configuration", "client/registerCapability"}:
-                await asyncio.sleep(0.01)
+            asked = {"workspace/configuration", "client/registerCapability"}
+            await until(lambda: {*methods(editor)} == asked)
             await editor.inline(0, 1)
             editor.answers["workspace/configuration"] = [None]
             editor.notify("workspace/didChangeConfiguration", {"settings": None})
-            while methods(editor).count("workspace/configuration") < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: methods(editor).count("workspace/configuration") == 2)
             editor.type("y", 0, 1)
             await editor.inline(0, 2)
 

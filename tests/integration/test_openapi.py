@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from support.openapi import Described, Document, streamed
 from support.scripted_completer import VOCABULARY, scripted
 from suture.server.app import create_app
 from suture.server.engine.scripted import random_model
+from suture.server.openapi import document as making
 from suture.server.openapi.operation import operation_of
 
 Json = dict[str, Any]
@@ -46,6 +49,10 @@ def app() -> Starlette:
 
 # What a page loads is no question to ask, and a ping is no answer.
 ROUTES = [route for route in app().routes if isinstance(route, Route) and route.include_in_schema]
+
+# Here a name that is not served is a 404, or no model is asked at all.
+NAMED = {"/api/generate", "/api/show", "/models/load", "/models/unload"}
+NAMED |= {"/v1/events", "/v1/health"}
 
 
 def ask(http: httpx2.Client, asked: Described, body: Json | None) -> httpx2.Response:
@@ -178,11 +185,60 @@ def test_fields_say_their_defaults_and_what_they_are_for(document: Document) -> 
     assert deepseek["echo"]["enum"] == [False, None]
 
 
+def test_the_document_says_where_a_model_is_chosen(document: Document) -> None:
+    schemas, paths = document.json["components"]["schemas"], document.json["paths"]
+    bodies = {name: schema for name, schema in schemas.items() if name.endswith("Body")}
+    assert len(bodies) > 10
+    for name, schema in bodies.items():
+        assert "string" in schema["properties"]["model"]["type"], name
+    for path in ("/props", "/slots"):
+        assert "model" in [query["name"] for query in paths[path]["get"]["parameters"]]
+
+
+SEGMENTS = {"segments": {"prefix": "a"}}
+
+
+@pytest.mark.parametrize(
+    "path", [one.path for one in ROUTES if "POST" in (one.methods or ()) and one.path not in NAMED]
+)
+def test_no_name_and_one_that_is_not_served_ask_the_default_model(
+    http: httpx2.Client, document: Document, path: str
+) -> None:
+    example = document.json["paths"][path]["post"]["requestBody"]["content"]
+    bodies = [example["application/json"]["example"]]
+    for body in [*bodies, SEGMENTS] if path == "/v1/completions" else bodies:
+        for name in (None, "", "made-up"):
+            answer = http.post(path, json=body | {"model": name})
+            assert answer.status_code == 200, (name, answer.text)
+        assert http.post(path, json=body | {"model": 5}).status_code == 400
+
+
 def test_the_page_loads_nothing_from_elsewhere(http: httpx2.Client) -> None:
     page = http.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "://" not in page.text.replace("http://www.w3.org/", "")
+
+
+def test_the_document_is_made_once_for_all_who_ask_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n_made = 0
+
+    def slowly(*_: object) -> Json:
+        nonlocal n_made
+        n_made += 1
+        time.sleep(0.3)
+        return {}
+
+    monkeypatch.setattr(making, "openapi_document", slowly)
+    with serving(FakeCompleter()) as url, client(url) as http, ThreadPoolExecutor() as pool:
+        # Who leaves takes it from nobody.
+        with pytest.raises(httpx2.ReadTimeout):
+            http.get("/openapi.json", timeout=0.1)
+        answers = [pool.submit(http.get, "/openapi.json") for _ in range(4)]
+        assert [one.result().status_code for one in answers] == [200] * 4
+    assert n_made == 1
 
 
 def test_nothing_of_the_document_is_made_before_it_is_asked_for() -> None:

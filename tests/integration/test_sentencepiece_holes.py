@@ -15,8 +15,9 @@ from suture.healing import TokenTransducer
 from suture.server.decoding.generation import Generation, special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.llama import LlamaEngine
-from suture.server.prompt import PromptBudget, plan_prompt
+from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import detect_family
+from suture.server.prompt.plan import plan_prompt
 from suture.server.request import CompletionRequest, CompletionResult, SamplingParams
 
 pytestmark = pytest.mark.model

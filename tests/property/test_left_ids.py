@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import suture.server.prompt
+import suture.server.prompt.layouts
 from support.text import TRICKY_TEXTS
 from support.vocabularies import pulled
 from suture.healing import CanonicalPairs, Vocabulary
 from suture.server.engine.tokenizer import LlamaTokenizer
-from suture.server.prompt import PromptBudget, plan_prompt
+from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily
+from suture.server.prompt.plan import plan_prompt
 from suture.server.request import CompletionRequest, Layout
 
 pytestmark = pytest.mark.model
@@ -23,7 +24,7 @@ NAMES = ["qwen2", "starcoder", "deepseek-coder", "llama-bpe", "gpt-2", "llama-sp
 BUDGET = PromptBudget(n_ctx=8192, prefill_tokens_per_s=1e6)
 N_CUTS = 12
 N_NEXT = 3
-SOURCE = Path(suture.server.prompt.__file__).with_name("layouts.py").read_text(encoding="utf-8")
+SOURCE = Path(suture.server.prompt.layouts.__file__).read_text(encoding="utf-8")
 # Longer than what is looked at, each without a line end.
 RUNS = ["x1" * 80, "1234567890" * 9, " " * 150 + "x", "a_b." * 60, "é" * 90, "=" * 200, "\t" * 70]
 TEXTS = [SOURCE, "\n\n".join(RUNS), *RUNS, *TRICKY_TEXTS.values()]

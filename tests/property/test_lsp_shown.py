@@ -107,3 +107,20 @@ def test_what_is_fetched_ahead_goes_on_where_the_shown_one_ends() -> None:
     shown.add("a = 1", "", Suggestion("\nb = 2"))
     assert shown.rest("a =", "") == Suggestion(" 1")
     assert shown.rest("a = 1", "") == Suggestion("\nb = 2")
+
+
+def test_of_a_long_file_few_suggestions_are_remembered_but_always_the_latest() -> None:
+    shown = Shown(max_bytes=100_000)
+    texts = ["one", "two", "three", "four"]
+    for n, text in enumerate(texts):
+        shown.add("x" * 40_000 + str(n), "", Suggestion(text))
+    rests = [shown.rest("x" * 40_000 + str(n), "") for n in range(4)]
+    assert rests == [None, None, Suggestion("three"), Suggestion("four")]
+    shown.add("x" * 200_000, "", Suggestion("five"))
+    assert shown.rest("x" * 200_000, "") == Suggestion("five")
+
+
+def test_w1_a_closer_that_is_typed_in_front_of_the_one_to_replace_replaces_it_still() -> None:
+    shown = Shown()
+    shown.add("", "'", Suggestion("'=", 1))
+    assert shown.rest("'", "'") == Suggestion("=", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -97,6 +97,13 @@ class Tab:
     def wait_for(self, condition: str, text: str = "") -> None:
         """Wait until a JavaScript expression is true, in which TEXT is `text`."""
         self.page.wait_for_function(f"(TEXT) => {condition}", arg=text, timeout=1000 * TIMEOUT_S)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is true that the page does not know of."""
+        give_up_at = time.monotonic() + TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < give_up_at, "it did not come true"
+            self.page.wait_for_timeout(20)
 
     def wait_for_message(self, text: str) -> None:
         self.wait_for('document.querySelector("#message").textContent.includes(TEXT)', text)

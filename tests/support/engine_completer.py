@@ -36,9 +36,6 @@ class EngineCompleter:
     async def tokenize(self, text: str, specials: Specials) -> Sequence[int]:
         return await self._completions.tokenize(text, specials, self._loaded)
 
-    def status(self) -> dict[str, object]:
-        return {}
-
     def measured(self) -> Measured:
         return Measured()
 

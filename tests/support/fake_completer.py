@@ -55,9 +55,6 @@ class FakeCompleter:
             raise self.loading
         return self.loading
 
-    def status(self) -> dict[str, object]:
-        return {"requests": len(self.requests)}
-
     def measured(self) -> Measured:
         return self.counted
 

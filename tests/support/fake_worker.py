@@ -34,6 +34,7 @@ class ServedFake:
     kind: str
     fake: FakeCompleter
     polls: int = 0
+    running: int = 0
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -59,11 +60,8 @@ class ServedFake:
             raise EngineError("the engine is gone")
         return "loading" if self.kind == "slow" and self.polls < 20 else "ready"
 
-    def status(self) -> dict[str, object]:
-        return {}
-
     def measured(self) -> Measured:
-        return self.fake.measured()
+        return replace(self.fake.measured(), running=self.running)
 
     def slots(self) -> list[Slot | None]:
         return self.fake.slots()
@@ -75,16 +73,20 @@ class ServedFake:
         return await self.fake.explain(request)
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        if request.prefix == "crash":
-            os.kill(os.getpid(), signal.SIGABRT)
-        if request.prefix == "long":
-            await asyncio.sleep(0.5)
-        if request.prefix == "longer":
-            await asyncio.sleep(5)
-        if request.prefix == "endless":
-            await self.cancelled.wait()
-        async for chunk in self.fake.complete(request):
-            yield chunk
+        self.running += 1
+        try:
+            if request.prefix == "crash":
+                os.kill(os.getpid(), signal.SIGABRT)
+            if request.prefix == "long":
+                await asyncio.sleep(1)
+            if request.prefix == "longer":
+                await asyncio.sleep(5)
+            if request.prefix == "endless":
+                await self.cancelled.wait()
+            async for chunk in self.fake.complete(request):
+                yield chunk
+        finally:
+            self.running -= 1
 
 
 def build(settings: Settings) -> ModelPool:

@@ -1,4 +1,4 @@
-"""An editor in a few lines: raw JSON-RPC with a `suture lsp` process.
+"""An editor in a few lines: raw JSON-RPC with a bridge, in this process or one of its own.
 
 A *profile* is what an editor says of itself when it starts.
 """
@@ -6,14 +6,20 @@ A *profile* is what an editor says of itself when it starts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
+import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+
+import pytest
+
+from suture.lsp.server import create_bridge
 
 Json = dict[str, Any]
 
@@ -52,21 +58,33 @@ COPILOT_STYLE: Json = {
 }
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    for _ in range(int(TIMEOUT_S / 0.01)):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come true")
+
+
 class Editor:
     """An editor. `told` is what the server told and asked; `answers` are ours, by the method.
 
-    `stray` are replies to nothing that was asked.
+    What it asks with a method in `held` is not answered by itself. `stray` are replies to nothing
+    that was asked.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self.process = process
-        self._stdin, self._stdout = process.stdin, process.stdout
+    def __init__(
+        self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader, ended: asyncio.Task[int]
+    ) -> None:
+        self._stdin, self._stdout = stdin, stdout
+        self._ended = ended
         self._ids = itertools.count(1)
         self._waiting: dict[Any, asyncio.Future[Json]] = {}
         self.told: list[Json] = []
         self.stray: list[Json] = []
         self.answers: dict[str, object] = {}
+        self.held: set[str] = set()
         self.version = 0
         self._reading = asyncio.ensure_future(self._read())
 
@@ -81,12 +99,20 @@ class Editor:
         if "method" in message:
             self.told.append(message)
             if "id" in message:  # a request to us
-                result = self.answers.get(message["method"])
-                self.send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+                if message["method"] not in self.held:
+                    self.answer(message)
         elif waiting := self._waiting.pop(message["id"], None):
             waiting.set_result(message)
         else:
             self.stray.append(message)
+
+    def answer(self, request: Json) -> None:
+        """Answer a request of the server as `answers` say; an exception refuses it."""
+        result = self.answers.get(request["method"])
+        told: Json = {"result": result}
+        if isinstance(result, Exception):
+            told = {"error": {"code": -32601, "message": str(result)}}
+        self.send({"jsonrpc": "2.0", "id": request["id"], **told})
 
     def send(self, message: object) -> None:
         self.send_raw(json.dumps(message).encode())
@@ -180,24 +206,66 @@ class Editor:
 
     async def close(self) -> int:
         """Leave as editors do; the exit status of the process."""
-        if self.process.returncode is None:
+        if not self._ended.done():
             await self.request("shutdown", None)
             self.notify("exit", None)
-        status = await asyncio.wait_for(self.process.wait(), TIMEOUT_S)
+        status = await self.ended()
         self._reading.cancel()
+        self._stdin.close()
         return status
+
+    async def ended(self) -> int:
+        """The exit status of the server, once it has ended."""
+        return await asyncio.wait_for(asyncio.shield(self._ended), TIMEOUT_S)
 
 
 @asynccontextmanager
 async def editing(
+    url: str,
+    profile: Json = VSCODE,
+    options: Json | None = None,
+    answers: dict[str, object] | None = None,
+    held: Iterable[str] = (),
+) -> AsyncIterator[Editor]:
+    """An editor that has started, with a bridge in this process: that of its own takes seconds.
+
+    The bridge must end with the block, and well.
+    """
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        for name in ("SUTURE_CACHE", "XDG_CONFIG_HOME"):
+            patch.setenv(name, home)
+        patch.delenv("SUTURE_SERVER", raising=False)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        ended = asyncio.ensure_future(create_bridge(url).serve(reader, writer))
+        stdout, stdin = await asyncio.open_connection(sock=ours, limit=2**26)
+        editor = Editor(stdin, stdout, ended)
+        editor.answers = answers or {}
+        editor.held = set(held)
+        try:
+            await editor.initialize(profile, options or {})
+            yield editor
+            assert await editor.close() == 0
+            assert editor.stray == []
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+            await asyncio.sleep(0.05)  # what was cancelled lets go of its connection
+            for end in (stdin, writer):
+                end.close()
+                with contextlib.suppress(ConnectionError):
+                    await end.wait_closed()
+
+
+@asynccontextmanager
+async def editing_with_process(
     url: str | None,
     profile: Json = VSCODE,
     options: Json | None = None,
     environ: dict[str, str] | None = None,
-    answers: dict[str, object] | None = None,
     status: int = 0,
 ) -> AsyncIterator[Editor]:
-    """An editor that has started; the process must end with the block and with `status`."""
+    """The same with a process of `suture lsp`, which must end with the block and with `status`."""
     server = [] if url is None else ["--server", url]
     with tempfile.TemporaryDirectory() as home:
         own = {"SUTURE_CACHE": home, "XDG_CONFIG_HOME": home}
@@ -208,8 +276,8 @@ async def editing(
             env={**os.environ, **own, **(environ or {})},
             limit=2**26,
         )
-        editor = Editor(process)
-        editor.answers = answers or {}
+        assert process.stdin is not None and process.stdout is not None
+        editor = Editor(process.stdin, process.stdout, asyncio.ensure_future(process.wait()))
         try:
             await editor.initialize(profile, options or {})
             yield editor

@@ -29,7 +29,7 @@ LEAST_SYSTEMD = 250
 
 def parsed(arguments: list[str]) -> Any:
     """What our own parser makes of a command line."""
-    verbs = {verb: importlib.import_module(f"suture.server.commands.{verb}") for verb in VERBS}
+    verbs = {verb: importlib.import_module(module) for verb, module in VERBS.items()}
     return build_parser(verbs).parse_args(arguments)
 
 

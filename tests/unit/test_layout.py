@@ -68,6 +68,11 @@ def test_links_of_the_documents_lead_somewhere(document: str) -> None:
         assert target.startswith("https://") or (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md"])
+def test_nothing_in_the_documents_is_still_to_be_filled_in(document: str) -> None:
+    assert re.findall(r"@@\w*|\b(?:TODO|TBD|FIXME)\b", (ROOT / document).read_text()) == []
+
+
 def test_the_documents_name_every_setting() -> None:
     told = (ROOT / "docs" / "settings.md").read_text()
     for name in set(Settings.model_fields) - {"config_dir"}:

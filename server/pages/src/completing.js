@@ -117,12 +117,14 @@ export function completing({server, question, tell, report}) {
       if (hasText || wasShown) this.grow(asked, text, editorLength(suffix, n), false);
       this.asking = null;
       const suggestion = this.view.state.field(suggestionField);
-      if (suggestion) {
+      if (suggestion?.id === asked.id) {
         const totalMs = performance.now() - asked.began;
         tell({state: "shown", suture, firstMs: asked.firstMs, totalMs, text: restOf(suggestion)});
       } else if (wasShown) {
         this.soon(0); // all of it was typed while it came
       } else {
+        // What an earlier question brought is no answer to this one.
+        if (suggestion) this.view.dispatch({effects: clear.of(null)});
         tell({state: "nothing", ...why(suture)});
       }
     }

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from support.fake_completer import FakeCompleter
 from support.http_server import serving
-from suture.lsp.http_client import Unanswered
-from suture.lsp.launch import Folder, announce_editor, find_or_start, hold, is_held, locate
+from suture.lsp.http_client import Address, ServerClient, Unanswered
+from suture.lsp.launch import Folder, Presence, find_or_start, hold, is_held, locate
 from suture.lsp.settings import ServerOptions
 from suture.lsp.shared_server import end_when_idle
 
+TLS = Path(__file__).parents[2] / "support" / "tls"
 # Stands in for the server: it lives, and says nothing.
 SLEEPS = (
     sys.executable,
@@ -91,7 +98,9 @@ def test_the_folder_is_of_this_user_alone(folder: Folder) -> None:
 
 def test_editors_are_known_for_as_long_as_they_live(folder: Folder) -> None:
     code = "import sys; from pathlib import Path; from suture.lsp.launch import *; import time\n"
-    code += "held = announce_editor(Folder(Path(sys.argv[1]))); print(flush=1); time.sleep(60)"
+    code += (
+        "it = Presence(); it.announce(Folder(Path(sys.argv[1]))); print(flush=1); time.sleep(60)"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(folder.path)], stdout=subprocess.PIPE
     ) as editor:
@@ -108,12 +117,13 @@ def test_a_server_ends_once_no_editor_has_lived_for_a_while(
 ) -> None:
     signals: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
-    held = announce_editor(folder)
+    presence = Presence()
+    presence.announce(folder)
     watch = threading.Thread(target=end_when_idle, args=(folder, 0.2, 0.02))
     watch.start()
     time.sleep(0.5)
     assert signals == []
-    os.close(held)
+    presence.end()
     watch.join(20)
     assert signals == [signal.SIGTERM]
 
@@ -129,21 +139,21 @@ def test_a_lock_that_is_held_is_refused(tmp_path: Path) -> None:
 
 def test_the_url_of_the_command_comes_before_that_of_the_options() -> None:
     options = ServerOptions(url="http://box:1", autostart=False)
-    assert locate(options, "http://other:2").url == "http://other:2"
-    assert locate(options).url == "http://box:1"
+    assert locate(options, Presence(), "http://other:2").url == "http://other:2"
+    assert locate(options, Presence()).url == "http://box:1"
 
 
 def test_without_a_server_and_autostart_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUTURE_PORT", "9")
     with pytest.raises(Unanswered) as raised:
-        locate(ServerOptions(autostart=False))
+        locate(ServerOptions(autostart=False), Presence())
     assert raised.value.health.reason == "UNREACHABLE"
 
 
 def test_a_key_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     options = ServerOptions(url="http://box:1", api_key_file=str(tmp_path / "none"))
     with pytest.raises(Unanswered, match="none"):
-        locate(options)
+        locate(options, Presence())
 
 
 @pytest.mark.parametrize("has_keys", [True, False])
@@ -154,9 +164,9 @@ def test_a_server_at_the_usual_port_is_taken(
     keys.write_text("one\n")
     with serving(FakeCompleter(), **({"api_key_file": keys} if has_keys else {})) as url:
         monkeypatch.setenv("SUTURE_PORT", url.rpartition(":")[2])
-        assert locate(ServerOptions(autostart=False)).url == url
+        assert locate(ServerOptions(autostart=False), Presence()).url == url
         options = ServerOptions(autostart=False, api_key_file=str(keys))
-        assert locate(options).api_key == "one"
+        assert locate(options, Presence()).api_key == "one"
 
 
 def test_what_is_no_suture_at_the_usual_port_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,5 +181,126 @@ def test_what_is_no_suture_at_the_usual_port_is_left_alone(monkeypatch: pytest.M
         thread.start()
         monkeypatch.setenv("SUTURE_PORT", str(listener.getsockname()[1]))
         with pytest.raises(Unanswered):
-            locate(ServerOptions(autostart=False))
+            locate(ServerOptions(autostart=False), Presence())
         thread.join(10)
+
+
+def test_a_server_ends_whose_folder_was_deleted(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
+    presence = Presence()
+    presence.announce(folder)
+    shutil.rmtree(folder.path)
+    end_when_idle(folder, 0.1, 0.02)
+    assert signals == [signal.SIGTERM]
+    presence.announce(folder)
+    assert folder.has_editors()
+    presence.end()
+
+
+def test_an_editor_of_another_version_keeps_no_server_of_this_one(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presence = Presence()
+    presence.announce(folder)
+    monkeypatch.setattr("suture.lsp.launch.VERSION", "999.0")
+    Folder(folder.path).make()
+    assert not folder.has_editors()
+    presence.end()
+
+
+def test_an_editor_with_a_server_of_its_own_keeps_no_shared_one(
+    folder: Folder,
+) -> None:
+    presence = Presence()
+    presence.announce(folder)
+    locate(ServerOptions(url="http://box:1"), presence)
+    assert not folder.has_editors()
+
+
+def test_a_file_that_was_deleted_before_its_lock_was_taken_is_no_lock(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.make()
+    path = folder.editors / "1"
+    lock = fcntl.flock
+    calls: list[int] = []
+
+    def flock(held: int, how: int) -> None:
+        if not calls:
+            path.unlink()  # as who looks for editors does
+        calls.append(how)
+        lock(held, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    held = hold(path)
+    assert folder.has_editors() and os.path.samestat(os.fstat(held), path.stat())
+    os.close(held)
+
+
+def test_m1_a_server_whose_starter_died_is_found_at_its_own_port(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.make()
+    folder.record.write_text(json.dumps({"pid": 1, "port": 1, "version": "x" * 50}))
+    started: list[list[str]] = []
+
+    def dies(command: list[str], **_: object) -> None:
+        started.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", dies)
+    with pytest.raises(KeyboardInterrupt):
+        find_or_start(folder, SLEEPS)
+    held = hold(folder.record)  # in its place
+    assert find_or_start(folder, SLEEPS) == int(started[0][-1])
+    os.close(held)
+
+
+@contextmanager
+def handshaking() -> Iterator[int]:
+    """The port of a server with a certificate that nobody knows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def shake() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                context.wrap_socket(connection, server_side=True).recv(1)
+
+        thread = threading.Thread(target=shake)
+        thread.start()
+        yield int(listener.getsockname()[1])
+        thread.join(10)
+
+
+def test_a_certificate_that_is_not_trusted_is_no_server_that_starts() -> None:
+    async def check(port: int) -> None:
+        async def located() -> Address:
+            return Address(f"https://127.0.0.1:{port}", is_alive=lambda: True)
+
+        client = ServerClient(located, lambda health: None)
+        try:
+            await client.check()
+        finally:
+            await client.close()
+
+    with handshaking() as port, pytest.raises(Unanswered, match="certificate") as raised:
+        asyncio.run(check(port))
+    assert raised.value.health.reason == "UNREACHABLE"
+
+
+def test_a_certificate_that_is_not_trusted_at_the_usual_port_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("suture.lsp.launch._trust", lambda settings: True)
+    monkeypatch.setenv("SUTURE_TLS_CERT", str(TLS / "cert.pem"))
+    monkeypatch.setenv("SUTURE_TLS_KEY", str(TLS / "key.pem"))
+    with handshaking() as port:
+        monkeypatch.setenv("SUTURE_PORT", str(port))
+        with pytest.raises(Unanswered, match="certificate") as raised:
+            locate(ServerOptions(autostart=False), Presence())
+    assert raised.value.health.reason == "UNREACHABLE"

@@ -113,6 +113,20 @@ def test_a_turn_that_raises_takes_no_other_member_with_it() -> None:
     assert turns == ["a", "b", "b"]
 
 
+def test_a_turn_that_raises_while_another_model_is_loaded_fails_none_but_its_own() -> None:
+    class Broken(Counted):
+        def turn(self) -> None:
+            raise ValueError("broken on purpose")
+
+    turns: list[str] = []
+    thread = EngineThread()
+    broken, whole = Broken("a", turns, "work"), Counted("b", turns, "work")
+    loading = Counted("c", turns, "load")
+    thread._members = [broken, whole, loading]
+    thread.give_way(loading)
+    assert turns == ["b"] and thread._members == [whole, loading]
+
+
 class Watched(ScriptedEngine):
     """Notes its evaluations, and on which threads it was called."""
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from support.driving import TIMEOUT_S
 from support.http_server import settings
-from support.pools import Log, Scripted, answer, model_of, patient_answer
+from support.pools import UNKNOWN, Log, Scripted, answer, model_of, patient_answer
 from suture.server import pooled_model
 from suture.server.errors import EngineError, Loading, ModelError, NoRoom, SetupError
 from suture.server.pool import ModelPool, TooLarge
+from suture.server.pooled_model import PooledModel
+from suture.server.routes.completer import ModelInfo
 
 TEXTS = {"a": b"def x = (me)", "b": b"def x = user", "c": b"def x = ret"}
 SAID = {"a": " (me)", "b": " user", "c": " ret"}
@@ -236,18 +241,22 @@ def test_an_engine_that_is_gone_ends_the_server_whichever_it_is() -> None:
 
 
 def test_who_had_no_request_for_long_is_unloaded_and_loaded_again_by_the_next() -> None:
-    models = Scripted(TEXTS, settings(idle_minutes=0.001))
+    models = Scripted(TEXTS, settings(idle_minutes=60))
+
+    def tend_much_later(pool: ModelPool) -> None:
+        vars(model_of(pool, "a"))["_used_at"] = time.monotonic() - 3601
+        pool.tend()
 
     async def work(pool: ModelPool) -> None:
         await patient_answer(pool, "a")
         pool.tend()
         assert model_of(pool, "a").state() == "ready"
         with model_of(pool, "a").lease():
-            await asyncio.sleep(0.08)
-            pool.tend()
+            tend_much_later(pool)
             assert model_of(pool, "a").state() == "ready"
-        await asyncio.sleep(0.08)
         pool.tend()
+        assert model_of(pool, "a").state() == "ready"
+        tend_much_later(pool)
         assert model_of(pool, "a").state() == "unloaded" and pool.state() == "ready"
         assert await patient_answer(pool, "a") == SAID["a"]
 
@@ -307,7 +316,7 @@ def test_what_models_have_counted_outlives_them() -> None:
         assert [(one.name, one.is_loaded) for one in after.models] == [
             *[("a", True), ("b", False), ("c", False)]
         ]
-        assert pool.status()["requests"] == 3
+        assert pool.measured().summary()["requests"] == 3
 
     with models.pool() as pool:
         run(work(pool))
@@ -319,14 +328,87 @@ def test_what_a_file_says_is_known_before_the_model_is_loaded() -> None:
     async def work(pool: ModelPool) -> None:
         await patient_answer(pool, "a")
         assert not model_of(pool, "b").info.fim
-        pool.tend()
         while not model_of(pool, "c").info.fim:
+            pool.tend()
             await asyncio.sleep(0.002)
         assert model_of(pool, "b").info.family == "qwen"
         assert [model.n_bytes for model in pool.models] == [100_000_000] * 3
 
     with models.pool() as pool:
         run(work(pool))
+
+
+def test_files_are_read_one_at_a_time_and_none_any_more_at_the_end() -> None:
+    models = Scripted(TEXTS, settings())
+    began: list[str] = []
+    goes_on = threading.Event()
+
+    def surveyed(name: str) -> Callable[[], ModelInfo]:
+        def survey() -> ModelInfo:
+            began.append(name)
+            assert goes_on.wait(TIMEOUT_S)
+            return replace(UNKNOWN, name=name)
+
+        return survey
+
+    async def work(pool: ModelPool) -> None:
+        await patient_answer(pool, "a")
+        for model in pool.models:
+            source = model._source
+            vars(model)["_source"] = replace(source, survey=surveyed(model.name))
+        while not began:
+            pool.tend()
+            await asyncio.sleep(0.002)
+        for _ in range(3):
+            pool.tend()
+        # What is to be loaded does not wait for the other files.
+        model_of(pool, "c").load()
+        goes_on.set()
+        await until(pool, c="ready")
+        assert began == ["b"] and not model_of(pool, "b").info.fim
+        goes_on.clear()
+        pool.tend()
+        assert model_of(pool, "b").info.fim
+        goes_on.set()
+
+    with models.pool() as pool:
+        run(work(pool))
+    assert began == ["b"]
+
+
+def test_what_was_learned_of_a_loaded_model_stays_when_its_file_is_read_late() -> None:
+    models = Scripted(TEXTS, settings())
+
+    async def work(pool: ModelPool) -> None:
+        await patient_answer(pool, "a")
+        model = model_of(pool, "b")
+        survey = model.survey()
+        await patient_answer(pool, "b")
+        model.unload()
+        model.learn(survey())
+        assert model.info.n_ctx == 4096
+
+    with models.pool() as pool:
+        run(work(pool))
+
+
+def test_where_room_is_to_be_made_the_models_are_measured_at_the_start() -> None:
+    models = Scripted(TEXTS, settings(memory_mb=200), SIZES)
+    measured: list[str] = []
+
+    def n_bytes(model: PooledModel) -> int:
+        if model.name == "b":
+            raise ModelError("not a GGUF file")
+        measured.append(model.name)
+        return 100
+
+    pool = ModelPool([models._source(name) for name in TEXTS], models.settings)
+    for model in pool.models:
+        vars(model)["_n_bytes"] = None
+        vars(model)["_source"] = replace(model._source, n_bytes=partial(n_bytes, model))
+    pool.start()
+    assert measured == ["a", "c"]
+    pool.close()
 
 
 def test_nothing_holds_a_model_that_was_unloaded() -> None:

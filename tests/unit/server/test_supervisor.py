@@ -8,14 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from suture.server.errors import SetupError
 from suture.server.news import News
-from suture.server.supervisor import Spawn, Supervisor, Worker
+from suture.server.supervisor import Plain, Spawn, Supervisor, Worker
 
 Process = subprocess.Popen[bytes]
 
@@ -26,6 +26,7 @@ class Child:
 
     process: Process
     grace_s: float = 60.0
+    asked: threading.Event = field(default_factory=threading.Event)
 
     @property
     def news(self) -> Iterator[News]:
@@ -35,6 +36,7 @@ class Child:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
+        self.asked.set()
 
     def leave(self) -> None:
         self.process.send_signal(signal.SIGHUP)
@@ -48,15 +50,21 @@ class Child:
         return self.process.wait()
 
 
-def running(code: str, started: list[Process], *fds: int, grace_s: float = 60.0) -> Spawn:
-    """Starts `python -c code` each time, and notes it."""
+def running(
+    code: str,
+    started: list[Process],
+    *fds: int,
+    grace_s: float = 60.0,
+    asked: threading.Event | None = None,
+) -> Spawn:
+    """Starts `python -c code` each time, and notes it; `asked` is set once one is to end."""
 
     def spawn(follows: bool) -> Child:
         process = subprocess.Popen(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, pass_fds=fds
         )
         started.append(process)
-        return Child(process, grace_s)
+        return Child(process, grace_s, asked or threading.Event())
 
     return spawn
 
@@ -92,13 +100,18 @@ def test_s2_an_end_that_would_come_again_is_passed_on(status: int) -> None:
     assert len(started) == 1
 
 
-def stop_when_ready(mark: Path, number: signal.Signals, times: int = 1) -> None:
+def stop_when_ready(
+    mark: Path, number: signal.Signals, again_after: threading.Event | None = None
+) -> None:
+    """Signals once `mark` is there, and a second time after an event."""
+
     def send() -> None:
         while not mark.exists():
             time.sleep(0.01)
-        for _ in range(times):
+        os.kill(os.getpid(), number)
+        # Two at once would be one.
+        if again_after is not None and again_after.wait(30):
             os.kill(os.getpid(), number)
-            time.sleep(0.2)
 
     threading.Thread(target=send, daemon=True).start()
 
@@ -129,15 +142,16 @@ def test_s3_a_signal_lets_the_worker_drain(
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize(("times", "grace_s"), [(1, 0.2), (2, 60.0)])
+@pytest.mark.parametrize(("twice", "grace_s"), [(False, 0.2), (True, 600.0)])
 def test_s3_a_worker_that_does_not_end_is_killed(
-    tmp_path: Path, times: int, grace_s: float
+    tmp_path: Path, twice: bool, grace_s: float
 ) -> None:
     mark = tmp_path / "ready"
     code = WORKER.format(mark=str(mark), handler="signal.SIG_IGN")
-    stop_when_ready(mark, signal.SIGTERM, times)
+    asked = threading.Event()
+    stop_when_ready(mark, signal.SIGTERM, asked if twice else None)
     started: list[Process] = []
-    assert Supervisor(running(code, started, grace_s=grace_s)).run() == 0
+    assert Supervisor(running(code, started, grace_s=grace_s, asked=asked)).run() == 0
     assert started[0].returncode == -signal.SIGKILL
 
 
@@ -264,3 +278,60 @@ def test_s4_whoever_dies_later_is_started_again_with_the_new_settings(tmp_path: 
     spawn = running(SERVES.format(mark=str(first)), started)
     assert Supervisor(spawn, renew, pauses_s=(0.0,)).run() == 0
     assert len(started) == 3
+
+
+LOADS = """
+import os, time
+from pathlib import Path
+Path({mark!r}).touch()
+while not Path({go!r}).exists():
+    time.sleep(0.01)
+{end}
+"""
+
+
+def test_s4_a_sighup_while_the_other_one_loads_is_heeded_though_it_dies(tmp_path: Path) -> None:
+    first, loads, go, third = (tmp_path / name for name in ("first", "loads", "go", "third"))
+    stop_when_ready(first, signal.SIGHUP)
+    stop_when_ready(loads, signal.SIGHUP)
+    stop_when_ready(third, signal.SIGTERM)
+    started: list[Process] = []
+    dies = LOADS.format(mark=str(loads), go=str(go), end="os._exit(2)")
+    codes = [dies, SERVES.format(mark=str(third))]
+
+    class Watched(Supervisor):
+        def _on_signal(self, number: int) -> int | None:
+            status = super()._on_signal(number)
+            signals.append(number)
+            if len(signals) == 2:  # while the second worker loads
+                go.touch()
+            return status
+
+    signals: list[int] = []
+    spawn = running(SERVES.format(mark=str(first)), started)
+    assert Watched(spawn, lambda: running(codes.pop(0), started)).run() == 0
+    assert third.exists() and len(started) == 3
+
+
+def test_s4_where_both_die_one_with_the_settings_before_is_started(tmp_path: Path) -> None:
+    first, loads, go, again = (tmp_path / name for name in ("first", "loads", "go", "again"))
+    stop_when_ready(first, signal.SIGHUP)
+    stop_when_ready(again, signal.SIGTERM)
+    started: list[Process] = []
+    dies = f"print(flush=True)\n{LOADS.format(mark=str(first), go=str(loads), end='os.abort()')}"
+    codes = [dies, SERVES.format(mark=str(again))]
+
+    class Told(Plain):
+        def say(self, line: str) -> None:
+            if line.endswith("the new one takes its place"):
+                go.touch()
+
+    def renew() -> Spawn:
+        wrong = LOADS.format(mark=str(loads), go=str(go), end="os._exit(2)")
+        return running(wrong, started)
+
+    def spawn(follows: bool) -> Worker:
+        return running(codes.pop(0), started)(follows)
+
+    assert Supervisor(spawn, renew, Told(), pauses_s=(0.0,)).run() == 0
+    assert [process.wait() for process in started] == [-signal.SIGABRT, 2, 0]

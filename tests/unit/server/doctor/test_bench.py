@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from support.http_server import settings
@@ -7,7 +8,7 @@ from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
 from suture.healing import GgufHeader
 from suture.server.completion import LoadedModel
 from suture.server.doctor.bench import Costs, measure, meeting, table
-from suture.server.doctor.model import bytes_per_token, context_length, describe_memory
+from suture.server.doctor.model import describe_memory
 from suture.server.engine.limits import Memory
 from suture.server.engine.scripted import ScriptedEngine, speaking_model
 
@@ -65,10 +66,14 @@ HEADER = GgufHeader(
 
 
 def test_a_context_costs_what_the_library_allocates_for_it() -> None:
-    # 28 layers of 2 heads, 128 numbers each for keys and values, 2 bytes a number.
-    assert bytes_per_token(HEADER) == 28_672
-    assert context_length(settings(), HEADER) == 8192
-    assert context_length(settings(ctx="512"), HEADER) == 512
+    # 28 layers of 2 heads, 128 numbers each for keys and values, 2 bytes a number: 28,672 a token.
+    memory = Memory(None, None, None)
+    assert "234.9 MB for 8192 tokens" in describe_memory(settings(), 1, HEADER, memory).text
+    shorter = describe_memory(settings(ctx="500"), 1, HEADER, memory)
+    assert "14.7 MB for 512 tokens" in shorter.text
+    heads = {"toy.attention.head_count_kv": np.array([2] * 14 + [0] * 14, np.int32)}
+    few = GgufHeader({**HEADER.metadata, **heads}, HEADER.tensor_shapes, 0)
+    assert "117.4 MB for 8192 tokens" in describe_memory(settings(), 1, few, memory).text
 
 
 def test_a_model_that_does_not_fit_is_a_problem_whose_fix_fits() -> None:

@@ -139,7 +139,7 @@ def test_a_hub_that_never_answers_is_given_up(
     began = time.monotonic()
     with pytest.raises(SourceError, match="the hub cannot be reached"):
         source.expected(NOTHING)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
 
 
 def test_offline_mode_is_honoured(source: HubFile, monkeypatch: pytest.MonkeyPatch) -> None:
