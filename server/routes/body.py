@@ -74,8 +74,8 @@ async def read_json(request: Request) -> dict[str, Any]:
 
 async def _read(request: Request, room: _Reader) -> bytes:
     too_large = BodyTooLarge(f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB")
-    # Who asks whether to send it sends nothing then, and who has more than is read to its end anyway
-    # need not begin.
+    # Who asks whether to send it sends nothing then; what is not read to its end anyway need not
+    # begin.
     if _announced(request) > (MAX_BODY_BYTES if "expect" in request.headers else MAX_DRAINED_BYTES):
         raise too_large
     pieces: list[bytes] = []

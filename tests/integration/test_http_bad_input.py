@@ -361,7 +361,7 @@ def test_an_unforeseen_failure_is_told_in_the_dialects_shape(
         raise ZeroDivisionError("quoting the request")
 
     monkeypatch.setattr(FakeCompleter, "slots", fail)
-    monkeypatch.setattr(FakeCompleter, "status", fail)
+    monkeypatch.setattr(FakeCompleter, "measured", fail)
     with serving(FakeCompleter()) as url:
         for path in ("/slots", "/v1/status"):
             answer = ask(url, head("GET", path))

@@ -121,7 +121,6 @@ def test_a_model_that_is_not_loaded_is_begun_and_the_client_told_to_come_again()
             ("/infill", infill("two")),
             ("/v1/completions", openai),
             ("/v1/completions", openai | {"stream": True}),
-            ("/api/generate", openai),
             ("/v1/explain", infill("two")),
             ("/tokenize", {"content": "x", "model": "two"}),
             # Ids say nothing without their model.
@@ -136,6 +135,14 @@ def test_a_model_that_is_not_loaded_is_begun_and_the_client_told_to_come_again()
             wait(http, "two", "loaded")
             assert http.post(path, json=body).status_code == 200
             post(http, "/models/unload", {"model": "two"})
+
+
+def test_in_ollamas_dialect_a_text_waits_until_its_model_is_loaded() -> None:
+    with served() as (_, http):
+        body = {"prompt": PREFIX, "model": "two", "stream": False}
+        for _ in range(2):
+            assert post(http, "/api/generate", body)["done"]
+        wait(http, "two", "loaded")
 
 
 def test_lists_tell_of_all_models_and_which_are_loaded() -> None:

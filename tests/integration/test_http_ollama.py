@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from support.fake_completer import MODEL, FakeCompleter, says
 from support.http_server import Json, client, serving, settings
 from support.scripted_completer import VOCABULARY, scripted
 from suture.server.engine.scripted import speaking_model
-from suture.server.errors import EngineError, Loading, QueueFull
+from suture.server.errors import EngineError, QueueFull
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -189,15 +190,14 @@ def test_a_model_without_sentinels_says_so_wherever_clients_look() -> None:
     assert raised.value.status_code == 400
 
 
-def test_a_model_that_is_not_loaded_yet_is_listed_and_not_running() -> None:
-    completer = FakeCompleter([Loading("Loading model")], loading="loading")
+def test_a_model_that_is_not_loaded_yet_is_listed_and_not_running_and_waited_for() -> None:
+    completer = FakeCompleter(SCRIPT, loading="loading")
     completer.model = replace(MODEL, n_ctx=0, n_vocab=0, n_params=None, size_bytes=None, fim=False)
     with ollama_client(completer) as api:
         assert [model.model for model in api.list().models] == ["toy:latest"]
         assert api.ps().models == []
-        with pytest.raises(ollama.ResponseError, match="Loading model") as raised:
-            api.generate("toy", "a", "b", stream=False)
-    assert raised.value.status_code == 503
+        threading.Timer(0.2, lambda: setattr(completer, "loading", "ready")).start()
+        assert api.generate("toy", "a", "b", stream=False).response == TEXT
 
 
 def test_the_asynchronous_client_streams() -> None:

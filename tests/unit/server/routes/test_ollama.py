@@ -146,7 +146,7 @@ def test_with_no_text_at_all_nothing_is_generated(body: Json) -> None:
 def test_no_text_and_no_time_to_be_kept_unload_a_model(keep_alive: object) -> None:
     assert ask({"prompt": "", "keep_alive": keep_alive}).wants == "unloaded"
     assert ask({"prompt": "", "keep_alive": "1s"}).wants == "loaded"
-    assert ask({"keep_alive": keep_alive}).wants == "text"
+    assert ask({"keep_alive": keep_alive}).wants == "loaded"
 
 
 def test_a_raw_prompt_with_the_models_sentinels_is_the_hole_that_it_is_of() -> None:
