@@ -2,8 +2,8 @@
 
 llama.cpp asks some hundred times in an evaluation whether to go on, from the thread that computes.
 A callback of Python's would take the interpreter's lock each time, from whoever has it. So it is
-asked of C's own `atoi`: the flag is a text of one digit, and a number other than 0 says stop. On two
-cores no difference was measured, also beside a thread that is never idle.
+asked of C's own `atoi`: the flag is a text of one digit, and a number other than 0 says stop. On
+two cores no difference was measured, also beside a thread that is never idle.
 """
 
 from __future__ import annotations
