@@ -1,4 +1,6 @@
-"""Files that others must not read, certificates, and proxies in the way of local requests."""
+"""Files that others must not read, whom the server is open to, certificates, and proxies in the way
+of local requests.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from suture.server.commands.serve import check_tls
+from suture.server.commands.serve import check_exposure, check_tls
 from suture.server.doctor.finding import Finding, shell, suture
 from suture.server.errors import SetupError
 from suture.server.settings import Settings, proxy_of_loopback, read_api_keys
@@ -22,6 +24,8 @@ def files(settings: Settings) -> Iterator[Finding]:
     """API keys and TLS, as far as the settings name such."""
     if settings.api_key_file is not None:
         yield from _keys(settings, settings.api_key_file)
+    else:
+        yield from _exposure(settings)
     if settings.tls_cert is not None or settings.tls_key is not None:
         yield from _tls(settings)
 
@@ -46,6 +50,17 @@ def _keys(settings: Settings, path: Path) -> Iterator[Finding]:
         yield Finding("problem", "files", str(error), fix)
         return
     yield from _private(path, f"API keys: {n_keys} in {path}")
+
+
+def _exposure(settings: Settings) -> Iterator[Finding]:
+    try:
+        check_exposure(settings)
+    except SetupError as error:
+        keys = settings.config_dir / "keys"
+        folder = shell("mkdir", "-p", settings.config_dir)
+        made = f"(umask 077; {folder}; openssl rand -hex 24 > {shell(keys)})"
+        serve = suture("serve", "--host", settings.host, "--api-key-file", keys)
+        yield Finding("problem", "files", str(error), f"{made} && {serve}")
 
 
 def _private(path: Path, text: str) -> Iterator[Finding]:

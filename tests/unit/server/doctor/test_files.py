@@ -36,6 +36,14 @@ def test_a_key_file_that_is_missing_is_made_by_the_fix(tmp_path: Path) -> None:
     assert found.kind == "ok" and "API keys: 1 in" in found.text
 
 
+def test_a_host_that_serve_would_refuse_is_a_problem(tmp_path: Path) -> None:
+    [found] = files(settings(host="0.0.0.0"))
+    assert found.kind == "problem" and "open to the network" in found.text
+    assert "--api-key-file" in found.fix
+    assert not [*files(settings(host="0.0.0.0", allow_host=("box",)))]
+    assert not [*files(settings())]
+
+
 def copied(folder: Path) -> tuple[Path, Path]:
     cert, key = folder / "cert.pem", folder / "key.pem"
     shutil.copy(TLS / "cert.pem", cert)
