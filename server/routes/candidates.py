@@ -34,23 +34,18 @@ NErrors: TypeAlias = Callable[[Completed], int | None]
 
 def parse_errors(request: CompletionRequest) -> NErrors:
     """What counts the errors around the cursor of a request."""
-    language = named_or_guessed(
-        request.language,
-        request.path,
-        lf_only(request.prefix[-MAX_SIDE:]),
-        lf_only(request.suffix[:MAX_SIDE]),
-    )
 
     def n_errors(candidate: Completed) -> int | None:
         edit = candidate.result.edit or Edit(0, candidate.text)
         prefix, suffix = request.prefix, request.suffix[edit.delete_after :]
+        before, behind = lf_only(prefix[-MAX_SIDE:]), lf_only(suffix[:MAX_SIDE])
         around = Surroundings(
-            lf_only(prefix[-MAX_SIDE:]),
-            lf_only(suffix[:MAX_SIDE]),
+            before,
+            behind,
             is_prefix_cut=len(prefix) > MAX_SIDE,
             is_suffix_cut=len(suffix) > MAX_SIDE,
             path=request.path,
-            language=language,
+            language=named_or_guessed(request.language, request.path, before, behind),
         )
         return Syntax(around).n_errors(lf_only(edit.text))
 
