@@ -85,7 +85,12 @@ class Terminal:
 
     @property
     def url(self) -> str:
-        return self.screen()[[line[:9] for line in self.screen()].index("listening")].split()[-1]
+        """Where the server listens, as it says itself: soon after its status line may be there."""
+        said = re.compile(rb"listening on (http://\S+)\r\n")
+        self.until(lambda shown: said.search(shown.written) is not None)
+        listening = said.search(self.written)
+        assert listening is not None
+        return listening[1].decode()
 
 
 @contextmanager
@@ -112,9 +117,9 @@ def at_terminal(kind: str = "", columns: int = 120, **variables: str) -> Iterato
 def test_one_line_is_rewritten_and_what_is_said_stands_above_it() -> None:
     with at_terminal("slow") as terminal:
         terminal.until(lambda shown: shown.last.startswith("loading toy, "))
-        terminal.until(lambda shown: shown.last.endswith("; Ctrl-C stops"))
         url = terminal.url
-        assert terminal.last == f"toy on cpu, {url}, 0 running, 0 served; Ctrl-C stops"
+        idle = f"toy on cpu, {url}, 0 running, 0 served; Ctrl-C stops"
+        terminal.until(lambda shown: shown.last == idle)
         with client(url) as http:
             assert http.get("/health").status_code == 200
             with pytest.raises(httpx2.RemoteProtocolError):
