@@ -19,15 +19,17 @@ from suture.server.decoding.covering import Coverings
 from suture.server.encoding import open_encoding
 from suture.server.engine.footprint import model_bytes
 from suture.server.engine.job import Job
+from suture.server.engine.libllama import installed_version
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.memory import DESCRIPTIONS
 from suture.server.engine.protocol import Engine
 from suture.server.engine.scheduler import Scheduler
-from suture.server.engine.speed import measure_prefill
+from suture.server.engine.speed import measure_prefill, warm_up
 from suture.server.engine.thread import EngineThread
 from suture.server.engine.threads import best_thread_count
 from suture.server.errors import EngineError, Loading, SetupError
 from suture.server.explanation import Explanation
+from suture.server.known_speed import KnownSpeed
 from suture.server.pool import ModelPool
 from suture.server.pooled_model import Source
 from suture.server.prompt.budget import PromptBudget
@@ -57,6 +59,7 @@ class LocalCompleter:
         self._name = name
         self._settings = settings
         self._loaded: LoadedModel | None = None
+        self._known_speed: KnownSpeed | None = None
         self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
         self._scheduler = Scheduler(self._load, settings.queue, settings.parallel, thread)
         encoding = open_encoding(settings.encode_batch, settings.encode_wait_ms / 1000)
@@ -140,6 +143,8 @@ class LocalCompleter:
         # Planning reads the model's vocabulary: it has to end before the model is freed.
         self._completions.close()
         self._scheduler.close()
+        if self._known_speed is not None and self._loaded is not None:
+            self._known_speed.keep(self._loaded.budget.prefill_tokens_per_s)
 
     def _load(self) -> Engine:
         """Load, warm up and measure; on the engine's thread."""
@@ -163,6 +168,7 @@ class LocalCompleter:
             tokens=token_texts(engine.vocabulary, codec, family),
             device=engine.device,
         )
+        self._known_speed = known_speed(engine, self._path, self._settings)
         self._loaded = loaded
         return engine
 
@@ -253,13 +259,34 @@ def _measure(
     if not engine.can_branch:
         _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
     profile = read_profile(settings.profiles, path, family)
-    speed = measure_prefill(engine, may_go_on)
+    speed = _speed(engine, known_speed(engine, path, settings), may_go_on)
     budget = PromptBudget(engine.n_ctx, speed, settings.first_text_ms)
     coverings = None
     if codec.heals:
         coverings = Coverings(engine.vocabulary, pairs, can_branch=engine.can_branch)
     defaults = profile.defaults if profile is not None else None
     return LoadedModel(engine, family, budget, codec, coverings, defaults)
+
+
+def _speed(engine: LlamaEngine, known: KnownSpeed, may_go_on: Callable[[], bool]) -> float:
+    """How fast the engine reads prompts, which is warm then."""
+    if (speed := known.read()) is not None:
+        warm_up(engine)
+        return speed
+    speed = measure_prefill(engine, may_go_on)
+    known.keep(speed)
+    return speed
+
+
+def known_speed(engine: LlamaEngine, path: Path, settings: Settings) -> KnownSpeed:
+    """What is known of how fast a model is read here, with all that this depends on."""
+    conditions = {
+        "device": engine.device,
+        "gpu_layers": settings.gpu_layers,
+        "llama_cpp": installed_version(),
+        "threads": settings.threads or best_thread_count(),
+    }
+    return KnownSpeed(settings.speeds, path, conditions)
 
 
 def _slot(job: Job) -> Slot:

@@ -137,6 +137,11 @@ class Settings(BaseModel):
         """The folder of what calibrating found out about models."""
         return self.cache / "profiles"
 
+    @property
+    def speeds(self) -> Path:
+        """The folder of how fast models were read here."""
+        return self.cache / "speeds"
+
     def url_at(self, host: str, port: int) -> str:
         """The URL of a server with these settings on an address."""
         scheme = "https" if self.tls_cert else "http"

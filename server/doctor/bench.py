@@ -19,6 +19,7 @@ from suture.server.commands import exits
 from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.completion import LoadedModel
 from suture.server.engine.protocol import Engine
+from suture.server.engine.speed import measure_prefill
 from suture.server.engine.tree import TokenTree
 from suture.server.settings import Settings
 
@@ -35,7 +36,7 @@ _TEXT = Path(__file__)
 class Costs:
     """Seconds: of making a token of text, text of a token, and of a step by its streams.
 
-    `prefill` are prompt tokens a second, as `serve` measures them when it loads.
+    `prefill` are prompt tokens a second, as `serve` measures them when it loads a model first.
     """
 
     tokenizer: str
@@ -74,7 +75,7 @@ def measure(model: LoadedModel) -> Costs:
         detokenizer=str(model.codec.detokenizer),
         encode=_best(lambda: model.codec.encode(text)) / len(ids),
         detokenize=_best(_detokenizing(model, ids)) / len(ids),
-        prefill=model.budget.prefill_tokens_per_s,
+        prefill=measure_prefill(model.engine),
         steps=step_seconds(model.engine, ids[0]),
     )
 
