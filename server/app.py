@@ -30,7 +30,8 @@ from suture.server.routes.llama_cpp_tokens import Detokenize, Tokenize
 from suture.server.routes.mistral import MistralDialect
 from suture.server.routes.ollama import OllamaDialect
 from suture.server.routes.ollama_models import RunningModels, ShownModel, Tags, api_version
-from suture.server.routes.openai import Models, OpenAIDialect
+from suture.server.routes.openai import OpenAIDialect
+from suture.server.routes.openai_models import Models
 from suture.server.routes.pages import page_routes
 from suture.server.routes.refact import RefactDialect
 from suture.server.routes.refact_caps import Caps, ping
@@ -60,7 +61,7 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
     key file cannot be read.
     """
     pool = served if isinstance(served, Pool) else OneModel(served)
-    models = ModelLoading(pool)
+    models, loading = Models(pool), ModelLoading(pool)
     recent, shown = Recent(), ShownCounters()
     completions = partial(CompletionRoute, pool=pool, settings=settings, recent=recent)
     completion = completions(LlamaCppCompletionDialect())
@@ -94,10 +95,12 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
         Route("/health", Health(pool, settings).get),
         Route("/metrics", MetricsPage(pool, shown).get),
         Route("/slots", Slots(pool).get),
-        Route("/v1/models", Models(pool).get),
-        Route("/models", Models(pool).get),
-        Route("/models/load", models.load, methods=["POST"]),
-        Route("/models/unload", models.unload, methods=["POST"]),
+        Route("/v1/models", models.get),
+        # Names may have slashes in them.
+        Route("/v1/models/{id:path}", models.get_one),
+        Route("/models", models.get),
+        Route("/models/load", loading.load, methods=["POST"]),
+        Route("/models/unload", loading.unload, methods=["POST"]),
         Route("/v1/status", Status(pool, settings, recent, shown).get),
     ]
     return Starlette(

@@ -6,13 +6,14 @@ stand on it (`operation.py`), and errors have the shape of the dialect that answ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from starlette.routing import Route
 
-from suture.server.openapi.operation import TAGS, Operation, Tag, operation_of
+from suture.server.openapi.operation import TAGS, Operation, Parameter, Tag, operation_of
 from suture.server.openapi.schemas import Json, one_of, schemas_of
 from suture.server.version import VERSION
 
@@ -67,7 +68,7 @@ class Described:
 def described_routes(routes: Sequence[object], error_of: Callable[[str], Any]) -> list[Described]:
     """All that is in the document; `error_of` gives the type of a path's errors."""
     return [
-        Described(route.path, method.lower(), operation, error_of(route.path))
+        Described(route.path_format, method.lower(), operation, error_of(route.path))
         for route in routes
         if isinstance(route, Route)
         and route.include_in_schema
@@ -141,16 +142,12 @@ def _operation(route: Described, schemas: list[Json], keyless: Collection[str]) 
         "operationId": _identifier(route),
         "responses": answers,
     }
-    if operation.queries:
-        told["parameters"] = [
-            {
-                "name": query.name,
-                "in": "query",
-                "description": query.description,
-                "schema": dict(query.values),
-            }
-            for query in operation.queries
-        ]
+    parameters = [
+        *(_parameter(one, "path") for one in operation.in_path),
+        *(_parameter(one, "query") for one in operation.queries),
+    ]
+    if parameters:
+        told["parameters"] = parameters
     if bodies:
         content = {"schema": one_of(operation.bodies, bodies)}
         if operation.example:
@@ -158,6 +155,17 @@ def _operation(route: Described, schemas: list[Json], keyless: Collection[str]) 
         told["requestBody"] = {"required": True, "content": {_JSON: content}}
     # No key is needed where the server has none.
     return told | {"security": [*_SECURITY, {}] if has_key else []}
+
+
+def _parameter(parameter: Parameter, place: Literal["path", "query"]) -> Json:
+    told: Json = {
+        "name": parameter.name,
+        "in": place,
+        "description": parameter.description,
+        "required": place == "path",
+        "schema": dict(parameter.values),
+    }
+    return told | ({} if parameter.example is None else {"example": parameter.example})
 
 
 def _answer(operation: Operation, schemas: Iterator[Json]) -> Json:
@@ -180,5 +188,5 @@ def _error(status: int, schema: Json) -> Json:
 
 
 def _identifier(route: Described) -> str:
-    words = route.path.strip("/").replace("/", "_").replace("-", "_").replace(".", "_")
-    return f"{route.method}_{words or 'root'}"
+    words = re.findall(r"\w+", route.path)
+    return "_".join([route.method, *(words or ["root"])])

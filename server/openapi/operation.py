@@ -21,12 +21,13 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A parameter of a URL. `values` is its JSON schema."""
+class Parameter:
+    """A parameter of a URL. `values` is its JSON schema, `example` a value that is worth asking."""
 
     name: str
     description: str
     values: Mapping[str, Any]
+    example: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Operation:
     later one is of that one. `answer` is the type of a 200's JSON, None where it is no JSON but
     `media`, or nothing where that is None too. Where a body may ask for a stream, `streamed` is the
     type of each of its values, told apart as `framing` does. `statuses` are those of errors beside
-    the ones that every route has. `example` is a body that is worth sending.
+    the ones that every route has. `queries` stand behind the path, `in_path` those that its braces
+    name. `example` is a body that is worth sending.
     """
 
     tag: Tag
@@ -48,7 +50,8 @@ class Operation:
     streamed: Any = None
     framing: Framing | None = None
     statuses: tuple[int, ...] = ()
-    queries: tuple[Query, ...] = ()
+    queries: tuple[Parameter, ...] = ()
+    in_path: tuple[Parameter, ...] = ()
     example: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -22,7 +22,7 @@ from typing import Literal, Protocol, runtime_checkable
 from suture.server.codec import Choice, Specials
 from suture.server.counters import Measured
 from suture.server.engine.protocol import Memory
-from suture.server.errors import Loading, Stalled, SutureError, Unavailable
+from suture.server.errors import InvalidRequest, Loading, Stalled, SutureError, Unavailable
 from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 from suture.server.token_texts import TokenTexts
@@ -30,6 +30,15 @@ from suture.server.token_texts import TokenTexts
 State = Literal["loading", "ready", "stalled"]
 ModelState = Literal["unloaded", "loading", "ready", "stalled", "failed"]
 LOADED: frozenset[ModelState] = frozenset({"ready", "stalled"})
+
+
+class NoSuchModel(InvalidRequest):
+    """A model is named that is not served, where that is an error."""
+
+    status = 404
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import InvalidRequest, Unavailable
-from suture.server.openapi.operation import Operation, Query, described
+from suture.server.openapi.operation import Operation, Parameter, described
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -393,7 +393,7 @@ class LlamaCppDialect:
         return {"error": error}
 
 
-MODEL_QUERY = Query(
+MODEL_QUERY = Parameter(
     "model", "A served model's name; any other shows the default one.", {"type": "string"}
 )
 
@@ -434,7 +434,7 @@ class Slots:
             statuses=(503,),
             queries=(
                 MODEL_QUERY,
-                Query("fail_on_no_slot", "503 where no slot is free.", {"type": "string"}),
+                Parameter("fail_on_no_slot", "503 where no slot is free.", {"type": "string"}),
             ),
         )
     )

@@ -9,19 +9,13 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.errors import EngineError, RequestError
+from suture.server.errors import EngineError
 from suture.server.openapi.operation import Operation, described
 from suture.server.routes.body import read_json, validate
-from suture.server.routes.completer import Pool, ServedModel
+from suture.server.routes.completer import NoSuchModel, Pool, ServedModel
 from suture.server.routes.fields import RequestBody, Text
 from suture.server.routes.shapes.llama_cpp import LlamaCppSuccess
 from suture.server.sse import encode_json
-
-
-class NoSuchModel(RequestError):
-    """A model is named that is not served."""
-
-    status = 404
 
 
 class ModelBody(RequestBody):

@@ -1,4 +1,4 @@
-"""OpenAI's dialect: `POST /v1/completions` and `GET /v1/models`.
+"""OpenAI's dialect: `POST /v1/completions`.
 
 A `suffix` that is not empty makes it an infill; without one the text goes on left to right, but
 for a hole in the form of a family (`prompts`). The choices of several prompts count on. Sampling
@@ -16,12 +16,10 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from starlette.requests import Request
-from starlette.responses import Response
 
 from suture.healing import display_name
 from suture.server.errors import InvalidRequest
-from suture.server.openapi.operation import Operation, described
+from suture.server.openapi.operation import Operation
 from suture.server.request import (
     Alternative,
     CompletionChunk,
@@ -33,14 +31,7 @@ from suture.server.request import (
 )
 from suture.server.routes.body import validate
 from suture.server.routes.candidates import Completed
-from suture.server.routes.completer import (
-    LOADED,
-    ModelInfo,
-    ModelState,
-    Pool,
-    ServedModel,
-    shown_state,
-)
+from suture.server.routes.completer import ModelInfo
 from suture.server.routes.delivery import Asked
 from suture.server.routes.extension import ExtensionFields, finite, suture_object
 from suture.server.routes.fields import (
@@ -58,12 +49,7 @@ from suture.server.routes.fields import (
 from suture.server.routes.grammars import FormatFields
 from suture.server.routes.prompts import Parts, Prompts, prompt_text, read_prompt
 from suture.server.routes.raw_prompts import hole_of
-from suture.server.routes.shapes.openai import (
-    Completion,
-    CompletionEvent,
-    ModelList,
-    OpenAIError,
-)
+from suture.server.routes.shapes.openai import Completion, CompletionEvent, OpenAIError
 from suture.server.settings import Settings
 from suture.server.sse import DONE, encode_json, event
 
@@ -342,43 +328,3 @@ class OpenAIDialect:
         kind = "server_error" if status >= 500 else "invalid_request_error"
         error = {"message": message, "type": kind, "param": field, "code": None}
         return {"error": error}
-
-
-class Models:
-    """`GET /v1/models` and `/models`: what may be served, whether it can fill in, and its state.
-
-    `status` is llama-server's, of its router.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._created = int(time.time())
-
-    @described(Operation("OpenAI", "The models that may be served", answer=ModelList))
-    async def get(self, request: Request) -> Response:
-        data = [self._entry(model) for model in self._pool.models]
-        body = encode_json({"object": "list", "data": data})
-        return Response(body, media_type="application/json")
-
-    def _entry(self, served: ServedModel) -> dict[str, object]:
-        model = served.info
-        return {
-            "id": model.name,
-            "object": "model",
-            "created": self._created,
-            "owned_by": "suture",
-            "meta": {
-                "n_ctx": model.n_ctx,
-                "n_vocab": model.n_vocab,
-                "n_params": model.n_params,
-                "size": model.size_bytes,
-            },
-            "fim": {"supported": model.fim, "family": model.family},
-            "status": _status(shown_state(served)),
-        }
-
-
-def _status(state: ModelState) -> dict[str, object]:
-    if state in LOADED:
-        return {"value": "loaded"}
-    return {"value": "unloaded", "failed": True} if state == "failed" else {"value": state}

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from suture.server.counters import ShownCounters
 from suture.server.errors import InvalidRequest
-from suture.server.openapi.operation import Operation, Query, described
+from suture.server.openapi.operation import Operation, Parameter, described
 from suture.server.request import CompletionChunk, CompletionRequest, ExtraText, SamplingParams
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.candidates import Completed
@@ -214,7 +214,7 @@ class Events:
             "Tabby",
             "Counts what a user did with a text",
             (Event,),
-            queries=(Query("select_kind", '"line": only its first line.', {"type": "string"}),),
+            queries=(Parameter("select_kind", '"line": only its first line.', {"type": "string"}),),
             example={"type": "view", "completion_id": "cmpl-1", "choice_index": 0},
         )
     )

@@ -11,10 +11,10 @@ import openai
 import pytest
 from mistralai.client import Mistral
 from mistralai.client.errors import SDKError
-from mistralai.client.models import FIMCompletionResponse
+from mistralai.client.models import BaseModelCard, FIMCompletionResponse
 
 from support.answering import answering_model
-from support.fake_completer import FakeCompleter, says
+from support.fake_completer import MODEL, FakeCompleter, says
 from support.http_server import serving, settings
 from support.scripted_completer import scripted
 from suture.server.errors import EngineError, InfillUnsupported, QueueFull
@@ -35,6 +35,12 @@ PROMPT, SUFFIX = "const user", "return user\n"
 def mistral(url: str, key: str = "k") -> Iterator[Mistral]:
     with httpx2.Client(trust_env=False, follow_redirects=True) as http:
         yield Mistral(api_key=key, server_url=url, client=http)
+
+
+@contextmanager
+def openais(url: str) -> Iterator[openai.OpenAI]:
+    with httpx2.Client(trust_env=False) as http:
+        yield openai.OpenAI(api_key="k", base_url=f"{url}/v1", http_client=http, max_retries=0)
 
 
 @contextmanager
@@ -126,6 +132,34 @@ def test_mistrals_client_reads_an_error(streamed: bool) -> None:
         with pytest.raises(SDKError, match='\\\\"temperature\\\\" must be at least 0') as raised:
             ask(model="m", prompt="a", temperature=-1)
         assert raised.value.status_code == 400
+
+
+def test_mistrals_client_lists_models() -> None:
+    with serving(FakeCompleter()) as url, mistral(url) as client:
+        [listed] = client.models.list().data or []
+        retrieved = client.models.retrieve(model_id="toy")
+        with pytest.raises(SDKError, match="no model of that name") as raised:
+            client.models.retrieve(model_id="codestral-latest")
+    for card in (listed, retrieved):
+        # What it cannot read it keeps raw, as of a kind that it does not know.
+        assert isinstance(card, BaseModelCard)
+        assert (card.id, card.object, card.owned_by) == ("toy", "model", "suture")
+        assert card.max_context_length == MODEL.n_ctx
+        can = card.capabilities
+        assert can.completion_fim and not can.completion_chat and not can.function_calling
+    assert raised.value.status_code == 404
+
+
+def test_openais_client_lists_models() -> None:
+    with serving(FakeCompleter()) as url, openais(url) as client:
+        [listed] = client.models.list()
+        retrieved = client.models.retrieve("toy")
+        with pytest.raises(openai.NotFoundError, match="no model of that name") as raised:
+            client.models.retrieve("gpt-3.5-turbo-instruct")
+    assert listed == retrieved
+    assert (listed.id, listed.object, listed.owned_by) == ("toy", "model", "suture")
+    assert listed.created > 0
+    assert raised.value.param == "model"
 
 
 def test_a_key_is_given_in_each_clients_own_way(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def test_lists_tell_of_all_models_and_which_are_loaded() -> None:
         assert http.get("/v1/models").json()["data"][1]["fim"]["supported"]
         assert http.get("/models").json() == http.get("/v1/models").json()
         one, two = http.get("/v1/models").json()["data"]
+        assert http.get("/v1/models/two").json() == two
         assert (one["id"], one["status"]) == ("one-1b", {"value": "loaded"})
         assert (two["id"], two["status"]) == ("two", {"value": "unloaded"})
         tags = http.get("/api/tags").json()["models"]
@@ -173,6 +174,24 @@ def test_lists_tell_of_all_models_and_which_are_loaded() -> None:
         assert 'suture_model_bytes{model="one-1b"} 1e+08' in metrics
         assert 'suture_model_loaded{model="two"} 0.0' in metrics
         assert 'suture_model_bytes{model="two"} 0.0' in metrics
+
+
+@pytest.mark.parametrize(
+    "name", ["three", "on", "one-1b/x", "", "%20", "%00", "..%2ftwo", "é" * 99]
+)
+def test_a_model_that_is_not_served_is_a_404_of_openais(name: str) -> None:
+    with served() as (_, http):
+        response = http.get(f"/v1/models/{name}")
+        assert response.status_code == 404
+        error = response.json()["error"]
+        assert error["param"] == "model" and "/v1/models lists" in error["message"]
+        assert http.get("/v1/models").status_code == 200
+
+
+def test_a_models_name_may_have_slashes_and_a_tag() -> None:
+    with served({"org/one-1b": b" x"}) as (_, http):
+        for name in ("org/one-1b", "org%2Fone-1b", "org/one-1b:latest"):
+            assert http.get(f"/v1/models/{name}").json()["id"] == "org/one-1b"
 
 
 def test_props_and_slots_are_those_of_the_model_in_the_query() -> None:

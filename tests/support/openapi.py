@@ -31,6 +31,10 @@ class Described:
         body = self.operation.get("requestBody")
         return None if body is None else dict(body["content"]["application/json"]["example"])
 
+    def asked_of(self, model: str) -> str:
+        """The path with a model's name where it names one."""
+        return self.path.replace("{id}", model)
+
     @property
     def is_streamed(self) -> bool:
         return any("x-item-schema" in content for content in self.contents(200).values())

@@ -29,7 +29,7 @@ def endpoints() -> list[Endpoint]:
     """All of them as the application has them now, also those that were added yesterday."""
     routes = create_app(FakeCompleter(), settings()).routes
     found = [
-        Endpoint(method, route.path.replace("{", "").replace("}", ""))
+        Endpoint(method, route.path_format.replace("{id}", "toy"))
         for route in routes
         if isinstance(route, Route)
         for method in sorted(route.methods or {"GET"})

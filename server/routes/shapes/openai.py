@@ -118,6 +118,15 @@ class ModelStatus(TypedDict):
     failed: NotRequired[bool]
 
 
+class ModelCapabilities(TypedDict):
+    """What it can do, as Mistral says it."""
+
+    completion_chat: bool
+    completion_fim: bool
+    function_calling: bool
+    vision: bool
+
+
 class ListedModel(TypedDict):
     """A model, and whether it can fill in."""
 
@@ -125,6 +134,9 @@ class ListedModel(TypedDict):
     object: Literal["model"]
     created: int
     owned_by: str
+    type: Literal["base"]
+    capabilities: ModelCapabilities
+    max_context_length: int
     meta: dict[str, int | None]
     fim: dict[str, Any]
     status: ModelStatus
