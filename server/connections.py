@@ -12,6 +12,10 @@ is no HTTP are plain text. And where descriptors run out, nobody is served.
       the place of the one that has been idle longest, and is refused where none is.
   W3  Who ends sending has left, as for nginx, Go and llama-server: editors cancel by closing, and
       that looks the same. What can be answered at once still is.
+  W4  Who is still sending a body sees the answer that came before its end: what comes then is read
+      and dropped. A connection that is closed with some of it unread is reset, and the answer
+      lost, so one that is to end has its own half closed first, and the rest when the client has
+      closed the other, or after `LINGER_S`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ import resource
 import socket
 import ssl
 import sys
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, cast
 
 import h11
 import uvicorn
@@ -30,12 +35,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suture.server.app import dialect_of
 from suture.server.routes.access import MAX_HEAD_BYTES
+from suture.server.routes.body import READ_S
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
 
 HEAD_S = 20.0
-# Long enough to read what most clients still send before they look at an answer.
-LINGER_S = 10.0
+# Many clients send all of a body before they look at an answer: as long as one may take.
+LINGER_S = READ_S
 # Longer than the pauses of who types: an editor's next request finds its connection still open.
 KEEP_ALIVE_S = 75
 # The laptop of who asked may have been closed.
@@ -102,16 +108,20 @@ def max_connections() -> int:
 
 
 class Connection(H11Protocol):
-    """One client's connection."""
+    """One client's connection. uvicorn's `transport` is closed as W4 says, `_socket` at once."""
+
+    _socket: asyncio.Transport
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._awaited: Wait | None = None
         self._wait_ends: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
+        self._is_half_closed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._socket = transport
+        super().connection_made(cast(asyncio.Transport, _Closing(transport, self._close)))
         _set_unread_limit(transport)
         self._idle_since = self.loop.time()
         self._wait_for("head")
@@ -122,14 +132,35 @@ class Connection(H11Protocol):
         self._wait_for(None)
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        if not self._is_half_closed:
+            super().data_received(data)
+
     def handle_events(self) -> None:
         super().handle_events()
         self._wait()
 
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
-        super().on_response_complete()
+        if not self._is_half_closed:  # else there is no next request
+            super().on_response_complete()
         self._wait()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.is_idle:
+            self._socket.close()
+
+    def _close(self) -> None:
+        """Close, at once or as W4 says."""
+        is_sent_to = self.conn.their_state is h11.SEND_BODY and not self._socket.is_closing()
+        if self._is_half_closed or not is_sent_to or not self._is_answered:
+            self._socket.close()
+            return
+        self._is_half_closed = True
+        if self._socket.can_write_eof():  # not with TLS: its clients know by the head
+            self._socket.write_eof()
+        self.flow.resume_reading()
 
     def _should_upgrade(self) -> bool:
         # There is nothing to upgrade to, and what cannot be upgraded is served as it is.
@@ -138,7 +169,11 @@ class Connection(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether no request of it is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or self._is_answered
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.cycle is not None and self.cycle.response_complete
 
     def _wait(self) -> None:
         """Begin or end a wait. What comes piece by piece must not begin it anew."""
@@ -166,7 +201,7 @@ class Connection(H11Protocol):
         if self._awaited == "head" and self.conn.trailing_data[0]:
             self._refuse(408, f"the request's head did not come within {HEAD_S:.0f} s")
         else:
-            self.transport.close()
+            self._socket.close()
 
     def _make_room(self) -> None:
         # Those that are told to close are still there, until the loop has come round.
@@ -181,7 +216,7 @@ class Connection(H11Protocol):
         if idlest is self:
             self._refuse(503, "too many connections")
         else:
-            idlest.transport.close()
+            idlest._socket.close()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP; uvicorn calls it where h11 has raised."""
@@ -210,7 +245,18 @@ class Connection(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event))
-        self.transport.close()
+        self._socket.close()
+
+
+class _Closing:
+    """A transport whose user leaves to `close` how it is closed."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self.close = close
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 def _set_unread_limit(transport: asyncio.Transport) -> None:

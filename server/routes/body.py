@@ -23,8 +23,6 @@ from suture.server.wording import explain
 # The key of an ASGI scope under which the room is that all bodies share.
 BODIES = "suture.bodies"
 MAX_BODY_BYTES = 32 * 2**20
-# An answer before the body has been read resets the connection, and the client sees no answer.
-MAX_DRAINED_BYTES = 8 * MAX_BODY_BYTES
 READ_S = 30.0
 # Of every body so much is always taken; what goes beyond it shares the rest of what all may hold.
 SMALL_BYTES = 2**20
@@ -43,6 +41,9 @@ class BodyTooLarge(RequestError):
 
     status = 413
     ends_connection = True
+
+    def __init__(self) -> None:
+        super().__init__(f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB")
 
 
 class BodyTooSlow(RequestError):
@@ -73,24 +74,17 @@ async def read_json(request: Request) -> dict[str, Any]:
 
 
 async def _read(request: Request, room: _Reader) -> bytes:
-    too_large = BodyTooLarge(f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB")
-    # Who asks whether to send it sends nothing then; what is not read to its end anyway need not
-    # begin.
-    if _announced(request) > (MAX_BODY_BYTES if "expect" in request.headers else MAX_DRAINED_BYTES):
-        raise too_large
+    # Now: who asks whether to send it need not, and nobody has to wait for the end of it.
+    if _announced(request) > MAX_BODY_BYTES:
+        raise BodyTooLarge
     pieces: list[bytes] = []
     size = 0
     async for piece in request.stream():
         size += len(piece)
-        if size <= MAX_BODY_BYTES:
-            room.hold(size)
-            pieces.append(piece)
-        else:
-            pieces.clear()
-        if size > MAX_DRAINED_BYTES:
-            break
-    if size > MAX_BODY_BYTES:
-        raise too_large
+        if size > MAX_BODY_BYTES:
+            raise BodyTooLarge
+        room.hold(size)
+        pieces.append(piece)
     return b"".join(pieces)
 
 

@@ -1,6 +1,6 @@
 """What a connection may cost: silence, slowness, garbage and numbers of them, over real sockets.
 
-W1-W3 are the invariants of server/connections.py.
+W1-W4 are the invariants of server/connections.py.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from suture.server.routes import body as bodies
 INFILL: Json = {"input_prefix": "a", "input_suffix": "b"}
 RAW = json.dumps(INFILL).encode()
 HEALTH = head("GET", "/health")
+READERS = [path for path in POSTS if path != "/v1/health"]  # which looks at no body
 
 
 @contextlib.contextmanager
@@ -96,10 +97,9 @@ def test_w1_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPa
 def test_w1_a_body_that_does_not_come_is_a_408_on_every_route(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    paths = [path for path in POSTS if path != "/v1/health"]  # which looks at no body
     with hurried(monkeypatch) as url, contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(connection(url)) for _ in paths]
-        for path, one in zip(paths, slow, strict=True):
+        slow = [stack.enter_context(connection(url)) for _ in READERS]
+        for path, one in zip(READERS, slow, strict=True):
             one.sendall(head("POST", path, "Content-Length: 100"))
         for _ in range(3):
             time.sleep(0.05)
@@ -107,7 +107,7 @@ def test_w1_a_body_that_does_not_come_is_a_408_on_every_route(
                 # A machine that is slow itself has had its 408 by now, and a reset.
                 with contextlib.suppress(OSError):
                     one.sendall(b" ")
-        for path, one in zip(paths, slow, strict=True):
+        for path, one in zip(READERS, slow, strict=True):
             [answer] = answers(one)
             assert (answer.status, answer.headers["connection"]) == (408, "close")
             assert_shape(path, 408, answer.json())
@@ -298,6 +298,74 @@ def test_w3_an_end_inside_a_head_or_a_body_ends_the_connection(
                 assert is_closed(half)
         assert ask(url, HEALTH).status == 200
     assert completer.requests == [] and not caplog.records
+
+
+MIB = b"x" * 2**20
+
+
+@pytest.mark.parametrize("length", [33 * 2**20, 200 * 2**20, 2**40])
+def test_w4_a_body_that_says_it_is_too_large_is_a_413_at_once(length: int) -> None:
+    with serving(FakeCompleter()) as url:
+        for path in READERS:
+            began = time.monotonic()
+            with connection(url) as large:
+                large.sendall(head("POST", path, f"Content-Length: {length}") + b"{")
+                [answer] = answers(large)
+                assert (answer.status, answer.headers["connection"]) == (413, "close")
+                assert_shape(path, 413, answer.json())
+                assert large.recv(1) == b""  # no more comes, and it is no reset
+            assert time.monotonic() - began < bodies.READ_S / 3
+
+
+ENDED_EARLY = {
+    "a length": (413, head("POST", "/infill", f"Content-Length: {100 * len(MIB)}")),
+    "chunks": (413, head("POST", "/infill", CHUNKED)),
+    "nowhere": (404, head("POST", "/nowhere", CHUNKED, "Connection: close")),
+    "another site": (403, head("POST", "/infill", CHUNKED, "Connection: close", host="a.org")),
+}
+
+
+@pytest.mark.parametrize("kind", ENDED_EARLY)
+def test_w4_who_sends_all_before_reading_sees_the_answer_that_ends_the_connection(
+    kind: str,
+) -> None:
+    status, request = ENDED_EARLY[kind]
+    piece = b"%x\r\n%s\r\n" % (len(MIB), MIB) if CHUNKED.encode() in request else MIB
+    with serving(FakeCompleter()) as url, connection(url) as client_:
+        client_.sendall(request)
+        for n in range(100):
+            client_.sendall(piece)
+            if n % 20 == 0:
+                time.sleep(0.02)
+        [answer] = answers(client_)
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+        assert client_.recv(1) == b""
+
+
+def test_w4_who_goes_on_sending_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hurried(monkeypatch) as url, connection(url) as talker:
+        talker.sendall(head("POST", "/infill", f"Content-Length: {2**40}"))
+        assert answers(talker)[0].status == 413
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 10:
+                talker.sendall(b"x")
+                time.sleep(0.02)
+        assert time.monotonic() - began < 5
+
+
+def test_w4_what_is_half_closed_makes_room_and_holds_no_server_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "max_connections", lambda: 4)
+    with contextlib.ExitStack() as stack:
+        with serving(FakeCompleter()) as url:
+            for _ in range(9):
+                large = stack.enter_context(connection(url))
+                large.sendall(head("POST", "/infill", f"Content-Length: {2**40}"))
+                assert answers(large)[0].status == 413
+            assert ask(url, HEALTH).status == 200
+    assert not caplog.records
 
 
 @pytest.fixture

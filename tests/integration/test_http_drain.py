@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,24 @@ def test_q2_who_is_still_sending_a_long_body_gets_to_see_the_answer() -> None:
         [answer] = answers(client, method="POST")
         assert answer.status == 503 and answer.headers["connection"] == "close"
         assert answer.json()["error"]["message"] == "the server is stopping"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/infill", 401), ("/nowhere", 401), ("/docs", 405)])
+def test_q3_who_is_refused_before_the_body_is_read_gets_to_see_the_answer(
+    tmp_path: Path, path: str, status: int
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("k\n")
+    app = Drain(create_app(FakeCompleter(), settings(api_key_file=keys)), dialect_of)
+    request = post(path, b"x" * 4_000_000)
+    with serving_app(app) as url, connection(url) as client:
+        app.close_connections()
+        for at in range(0, len(request), 1_000_000):
+            client.sendall(request[at : at + 1_000_000])
+            time.sleep(0.05)
+        [answer] = answers(client, method="POST")
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+        assert client.recv(1) == b""
 
 
 def test_q2_nobody_is_waited_for_who_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,15 @@ def test_what_is_no_tls_harms_nobody(served: Worker) -> None:
         assert answers(client)[0].status == 200
 
 
+def test_who_sends_a_body_that_is_too_large_sees_why(served: Worker) -> None:
+    with handshake(served, trusting()) as client:
+        client.sendall(head("POST", "/infill", f"Content-Length: {40 * 2**20}"))
+        for _ in range(40):
+            client.sendall(b"x" * 2**20)
+        [answer] = answers(client)
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+
+
 def test_an_encrypted_key_is_refused_and_asks_nobody(tmp_path: Path) -> None:
     encrypted = tmp_path / "key.pem"
     encrypted.write_text(
