@@ -513,11 +513,12 @@ def _known(plan: PromptPlan, recalled: Recalled, encode: Encode) -> DraftIndex:
 
 
 def _candidates(request: CompletionRequest) -> list[CompletionRequest]:
-    """The request once for each candidate, each with a seed of its own."""
-    seed = request.sampling.seed
-    if request.n == 1 or seed is None:
-        return [request] * request.n
-    samplings = [replace(request.sampling, seed=seed + index) for index in range(request.n)]
+    """The request once for each candidate, each with a seed and a sampling of its own."""
+    first = request.sampling
+    others = request.sampling_of_others or first
+    samplings = [first, *[others] * (request.n - 1)]
+    if first.seed is not None:
+        samplings = [replace(one, seed=first.seed + n) for n, one in enumerate(samplings)]
     return [replace(request, sampling=sampling) for sampling in samplings]
 
 

@@ -106,7 +106,8 @@ class CompletionRequest:
     is kept, or moved behind the sentinels and healed there; it asks for that order where `layout`
     is "auto". `max_tokens` 0 evaluates the prompt and generates nothing.
     `prompt_deadline_ms` bounds the time to the first token, `deadline_ms` the generation from
-    there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn.
+    there on; None is no bound. `n` are the candidates wanted, which differ where tokens are drawn;
+    `sampling_of_others` is what those after the first are drawn with, None the same.
     `grammar` is what the text must be, in GBNF; `grammar_field` the field of the body it is from.
     `grammar_scope` says whether that is the output alone, or what was prefilled before it too.
     `n_probs` None asks for no log probabilities, a number for those of the tokens and of so many
@@ -126,6 +127,7 @@ class CompletionRequest:
     fim_boundary: FimBoundary = "auto"
     shape: Shape = "auto"
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    sampling_of_others: SamplingParams | None = None
     grammar: str | None = None
     grammar_field: str = "grammar"
     grammar_scope: GrammarScope = "output"

@@ -49,7 +49,7 @@ from suture.server.routes.fields import (
     check_token_id,
 )
 from suture.server.routes.grammars import GrammarFields
-from suture.server.routes.samplers import LogitBias, SamplerNames, only_listed
+from suture.server.routes.samplers import LogitBias, SamplerNames, of_others, only_listed
 from suture.server.routes.shapes.llama_cpp import (
     LlamaCppAnswered,
     LlamaCppError,
@@ -157,8 +157,11 @@ class GenerationFields(ExtensionFields, GrammarFields, SamplingFields):
             # Without `n_probs` it says nothing.
             message = '"post_sampling_probs" is not supported yet'
             raise InvalidRequest(message, "post_sampling_probs")
+        sampling = self._sampling(model)
+        names = self.samplers
         return {
-            "sampling": self._sampling(model),
+            "sampling": sampling if names is None else only_listed(sampling, names),
+            "sampling_of_others": None if names is None else of_others(sampling, names),
             "grammar": self.gbnf,
             "grammar_field": self.grammar_field,
             "max_tokens": max_tokens,
@@ -189,8 +192,7 @@ class GenerationFields(ExtensionFields, GrammarFields, SamplingFields):
             (check_token_id(token_id, model.n_vocab, "logit_bias"), bias)
             for token_id, bias in self.logit_bias
         )
-        params = replace(self.sampling(model.n_ctx), logit_bias=biases)
-        return params if self.samplers is None else only_listed(params, self.samplers)
+        return replace(self.sampling(model.n_ctx), logit_bias=biases)
 
 
 class InfillBody(GenerationFields):

@@ -3,7 +3,8 @@
 The list says which samplers apply, and in which order: one that is not named is off, whatever its
 field says. `infill`, which keeps only near-certain continuations and is in every editor plugin's
 list, is not built; greedy is nearest to it, and is what such a list gets unless it names
-`temperature`. `adaptive_p` is not built either, and refused.
+`temperature`. Of several candidates that is the first, as all would be one text: the others are
+drawn among near-certain continuations. `adaptive_p` is not built either, and refused.
 """
 
 from __future__ import annotations
@@ -45,12 +46,29 @@ _ALIASES = {
 }
 
 
+# llama.cpp's `infill` keeps what has a fifth of all probability; this, of the best token's.
+_NEAR_CERTAIN = 0.2
+
+
 def only_listed(params: SamplingParams, names: list[str]) -> SamplingParams:
     """`params` with the samplers of `names` alone, in that order."""
-    if "infill" in names and "temperature" not in names:
+    if _has_infill_alone(names):
         params = replace(params, temperature=0.0)
         names = [*names, "temperature"]
     return replace(params, samplers=tuple(name for name in names if name in SAMPLERS))
+
+
+def of_others(params: SamplingParams, names: list[str]) -> SamplingParams | None:
+    """What candidates after the first are drawn with; None where that is nothing else."""
+    if not _has_infill_alone(names):
+        return None
+    drawn = [name for name in names if name != "min_p"]
+    drawn[drawn.index("infill")] = "min_p"
+    return only_listed(replace(params, min_p=max(params.min_p, _NEAR_CERTAIN)), drawn)
+
+
+def _has_infill_alone(names: list[str]) -> bool:
+    return "infill" in names and "temperature" not in names
 
 
 def _samplers(value: Any) -> Any:

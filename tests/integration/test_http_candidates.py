@@ -8,8 +8,11 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from support.client_requests import recorded_body
 from support.fake_completer import FakeCompleter
-from support.http_server import Json, client, events, serving
+from support.http_server import Json, client, events, serving, settings
+from support.scripted_completer import VOCABULARY, scripted
+from suture.server.engine.scripted import random_model
 from suture.server.request import CompletionChunk, CompletionResult, Edit, PromptReport
 
 RESULT = CompletionResult("eos", completion_tokens=2, prompt=PromptReport(9, 4, 5, "psm"))
@@ -51,6 +54,17 @@ def test_infill_streams_each_under_its_index() -> None:
         (1, "B", True),
         (0, "A", True),
     ]
+
+
+def test_llama_vscodes_three_candidates_are_other_texts() -> None:
+    body = recorded_body("llama_vscode", "a key, three candidates")
+    # The clock of a busy machine has no part in it.
+    asked = body | {"seed": 1, "n_predict": 12, "t_max_predict_ms": 0}
+    model = random_model(VOCABULARY.n_vocab, seed=3)
+    with scripted(model, settings()) as completer, serving(completer) as url, client(url) as http:
+        several = [answer["content"] for answer in http.post("/infill", json=asked).json()]
+        alone = http.post("/infill", json=asked | {"n_cmpl": 1}).json()["content"]
+    assert alone in several and len(set(several)) > 1
 
 
 def test_raw_candidates_are_samples_of_which_none_is_left_out() -> None:

@@ -139,6 +139,20 @@ def test_candidates_are_those_of_the_seeds_that_follow_and_read_one_prompt() -> 
     asyncio.run(run())
 
 
+def test_the_first_candidate_may_be_greedy_and_the_others_drawn() -> None:
+    async def run() -> None:
+        async with completing(random_model(VOCABULARY.n_vocab)) as made:
+            greedy, drawn = SamplingParams(seed=5), SamplingParams(temperature=1.0, seed=5)
+            request = CompletionRequest("def x = (me) ", sampling=greedy, max_tokens=8, n=3)
+            done = await candidates(made, replace(request, sampling_of_others=drawn))
+            for index, sampling in enumerate((greedy, drawn, drawn)):
+                alone = replace(request, n=1, sampling=replace(sampling, seed=5 + index))
+                assert (await made.complete(alone))[0] == done[index][0]
+            assert len({text for text, _ in done.values()}) == 3
+
+    asyncio.run(run())
+
+
 def test_candidates_are_refused_and_cancelled_together() -> None:
     async def run() -> None:
         go = threading.Event()

@@ -173,8 +173,28 @@ def test_only_samplers_that_are_listed_apply_and_in_that_order() -> None:
 def test_infill_in_the_list_is_greedy_unless_there_is_a_temperature() -> None:
     infill = parse(HOLE | {"samplers": ["top-k", "top_p", "infill"]}).sampling
     assert infill == replace(DEFAULTS, temperature=0.0, samplers=("top_k", "top_p", "temperature"))
-    warm = parse(HOLE | {"samplers": ["infill", "temperature"]}).sampling
-    assert warm == replace(DEFAULTS, samplers=("temperature",))
+    warm = parse(HOLE | {"samplers": ["infill", "temperature"]})
+    assert warm.sampling == replace(DEFAULTS, samplers=("temperature",))
+    assert warm.sampling_of_others is None
+    assert parse(HOLE | {"samplers": ["top_p"]}).sampling_of_others is None
+    assert parse(HOLE).sampling_of_others is None
+
+
+@pytest.mark.parametrize(
+    ("names", "drawn"),
+    [
+        (["top_k", "top_p", "infill"], ("top_k", "top_p", "min_p")),
+        (["infill", "min_p", "top_k"], ("min_p", "top_k")),
+        ("ki", ("top_k", "min_p")),
+    ],
+)
+def test_behind_infill_other_candidates_are_drawn_among_what_is_near_certain(
+    names: Any, drawn: tuple[str, ...]
+) -> None:
+    asked = parse(HOLE | {"samplers": names, "n_cmpl": 3, "seed": 5})
+    assert asked.sampling_of_others == replace(DEFAULTS, min_p=0.2, samplers=drawn, seed=5)
+    surer = parse(HOLE | {"samplers": names, "min_p": 0.5}).sampling_of_others
+    assert surer is not None and surer.min_p == 0.5
 
 
 def test_all_samplers_fields_are_taken_over() -> None:
