@@ -21,6 +21,7 @@ class LexicalSyntax:
     farther left is outside. `tabs` says where a tab means something: all of the language's
     lines are indented with tabs, or those of its recipes are. `has_characters`: `'a'` is one
     character, and a name with a colon a label; `has_directives`: `#if` is the preprocessor's.
+    `unit` is what most people indent it by, in spaces.
     """
 
     line_comments: tuple[str, ...] = ("#", "//")
@@ -31,6 +32,7 @@ class LexicalSyntax:
     has_directives: bool = False
     is_indented: bool = True
     tabs: Literal["always", "recipes", "as found"] = "as found"
+    unit: int = 4
 
 
 _C = (("/*", "*/"),)
@@ -46,14 +48,14 @@ _SYNTAXES = {
     "go": LexicalSyntax(("//",), _C, ("`",), has_characters=True, tabs="always"),
     "java": LexicalSyntax(("//",), _C, ('"""',), has_characters=True),
     "rust": LexicalSyntax(("//",), (*_C, ('r#"', '"#')), ('"',), has_characters=True),
-    "javascript": LexicalSyntax(("//",), _C, ("`",)),
-    "css": LexicalSyntax((), _C, ()),
+    "javascript": LexicalSyntax(("//",), _C, ("`",), unit=2),
+    "css": LexicalSyntax((), _C, (), unit=2),
     "php": LexicalSyntax(("//", "#"), _C, ("'", '"'), _HERE_IN_PHP),
-    "ruby": LexicalSyntax(("#",), (("\n=begin", "\n=end"),), (), _HERE_IN_RUBY),
+    "ruby": LexicalSyntax(("#",), (("\n=begin", "\n=end"),), (), _HERE_IN_RUBY, unit=2),
     "perl": LexicalSyntax(("#",), (), (), _HERE_IN_RUBY),
     "shell": LexicalSyntax(("#",), (), ("'", '"'), _HERE_IN_SHELL),
     "lua": LexicalSyntax(("--[^[]",), (("--[[", "]]"), ("[[", "]]"), ("[=[", "]=]")), ()),
-    "hash": LexicalSyntax(("#",), (), ()),
+    "hash": LexicalSyntax(("#",), (), (), unit=2),
     "make": LexicalSyntax(("#",), (), (), tabs="recipes"),
     "text": LexicalSyntax((), (), (), is_indented=False),
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
 from suture.server.shaping.lexical import LexicalSyntax, Nesting, lexical_syntax
+from suture.server.shaping.statements import opens_block
 from suture.server.shaping.surroundings import Surroundings
 
 _BLANKS = re.compile(r"[ \t]*")
@@ -42,7 +44,8 @@ def style_of(around: Surroundings) -> Style:
     syntax = lexical_syntax(around.language, around.path)
     above = around.prefix[: len(around.prefix) - len(around.cursor_line)].split("\n")
     lines = [*above[1 if around.is_prefix_cut else 0 :], *around.suffix.split("\n")[1:]]
-    leads = [blanks_of(line) for line in lines if line.strip()]
+    lines = [line for line in lines if line.strip()]
+    leads = [blanks_of(line) for line in lines]
     typed = blanks_of(around.cursor_line)
     n_tabs = sum(lead.startswith("\t") for lead in [*leads, typed])
     # One space is a comment's: ` * text`.
@@ -54,16 +57,24 @@ def style_of(around: Surroundings) -> Style:
         uses = "tabs"
     elif n_spaces > _CLEARLY * n_tabs and syntax.tabs == "as found":
         uses = "spaces"
-    return Style(
-        uses, *_units([len(lead) for lead in leads if "\t" not in lead] or [0, len(typed)])
-    )
+    of_spaces = [line for line, lead in zip(lines, leads, strict=True) if "\t" not in lead]
+    return Style(uses, *_units(of_spaces or ["", around.cursor_line], syntax.unit))
 
 
-def _units(depths: list[int]) -> tuple[int, int]:
-    """By how much lines are deeper than the ones before them: most often, and now and then."""
-    steps = Counter(b - a for a, b in pairwise(depths) if b - a in UNITS)
+def _units(lines: Sequence[str], usual: int) -> tuple[int, int]:
+    """By how much lines are deeper than the ones before them: most often, and now and then.
+
+    What goes on with a statement is as deep as it likes: where there are blocks, only they count.
+    """
+    every, of_blocks = Counter[int](), Counter[int]()
+    for above, line in pairwise(lines):
+        step = len(blanks_of(line)) - len(blanks_of(above))
+        if step in UNITS:
+            every[step] += 1
+            of_blocks[step] += opens_block(above)
+    steps = +of_blocks or every
     if not steps:
-        return 4, 4
+        return usual, usual
     unit = max(steps, key=lambda step: (steps[step], -step))
     most = max(step for step, n in steps.items() if n * _SELDOM >= steps.total())
     return unit, most

@@ -31,6 +31,35 @@ def test_i2_blanks_that_are_typed_already_are_left_out(
 
 
 @pytest.mark.parametrize(
+    ("path", "prefix", "text"),
+    [
+        # Lines that go on with a statement say nothing of levels.
+        (
+            "x.py",
+            "class A:\n  def f(self):\n    return g(a,\n            b)\n\ndef h():\n  ",
+            "  c()",
+        ),
+        ("x.py", "def f():\n  return 1\n\nxs = [\n    1,\n]\n\ndef h():\n  ", "  c()"),
+        (None, "if a {\n  b()\n}\nfoo(\n    c,\n)\nif d {\n  ", "  e()"),
+        # And where there are no others, there is what is usual.
+        ("x.ts", "function f() {\n  ", "  return 1"),
+        ("x.rb", "it 'a' do\n  ", "  b\n"),
+        ("x.yaml", "a:\n  ", "  b: 1"),
+    ],
+)
+def test_i2_blanks_are_not_doubled_in_small_files_of_two_spaces(
+    path: str | None, prefix: str, text: str
+) -> None:
+    rule = FirstLine(Surroundings(prefix, path=path))
+    assert shaped(rule, *text) == text.lstrip() and rule.fired
+
+
+def test_i2_a_level_may_be_what_some_blocks_have() -> None:
+    above = "switch (a) {\n  case 1:\n    b();\n}\nif (c) {\n    d();\n}\nif (e) {\n  "
+    assert shaped(FirstLine(Surroundings(above, path="x.ts")), "  f();") == "  f();"
+
+
+@pytest.mark.parametrize(
     ("prefix", "text", "suffix"),
     [
         ("def f():\n    if a:\n    ", "    b()", ""),
