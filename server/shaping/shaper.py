@@ -17,6 +17,7 @@ from suture.server.shaping.closers import OverClosers
 from suture.server.shaping.confidence import Unsure
 from suture.server.shaping.echo import Echo
 from suture.server.shaping.fences import Fence
+from suture.server.shaping.glue import Glue
 from suture.server.shaping.indentation import FirstLine, Tabs
 from suture.server.shaping.lexical import lexical_syntax
 from suture.server.shaping.line_ends import BetweenCrAndLf, LineEnds, OnlyLf
@@ -144,4 +145,4 @@ def _rules(around: Surroundings, shape: Shape, rejoin: Rejoin, syntax: Syntax) -
     if shape == "line":
         return (*in_place, Repeats(around), brackets, Tail(around))
     ends = (Echo(around), Repeats(around), brackets, Scope(around), Fence(around))
-    return (*in_place, *ends, Tail(around))
+    return (*in_place, *ends, Glue(around, syntax.n_errors), Tail(around))

@@ -2,7 +2,7 @@
 
   grammar   what tree-sitter parses a language with; all of them are inside an installed package
   window    the lines around the cursor that are parsed, at most 4,096 characters on each side
-  errors    the ERROR and MISSING nodes of a parse
+  errors    the ERROR and MISSING nodes of a parse, shown or not
 
 The surroundings may have errors of their own, as a window begins anywhere in a file: only what one
 text has more of than another says anything. Without a grammar for the language there is no opinion,
@@ -209,8 +209,11 @@ def _n_errors(root: Node) -> int:
     count, nodes = 0, [root]
     while nodes:
         node = nodes.pop()
-        count += node.is_error or node.is_missing
-        nodes.extend(child for child in node.children if child.has_error)
+        below = [child for child in node.children if child.has_error]
+        # A missing line end is a node that is not shown (`a = 1return b`).
+        is_hidden = node.has_error and not below
+        count += node.is_error or node.is_missing or is_hidden
+        nodes.extend(below)
     return count
 
 

@@ -20,12 +20,14 @@ from support.shaping import (
     slow_tail,
 )
 from suture.server.shaping.echo import Echo
+from suture.server.shaping.glue import Glue
 from suture.server.shaping.indentation import FirstLine, Tabs
 from suture.server.shaping.repeats import Repeats
 from suture.server.shaping.rule import Rule
 from suture.server.shaping.scope import Scope
 from suture.server.shaping.shaper import Shaper
 from suture.server.shaping.surroundings import Surroundings
+from suture.server.shaping.syntax import Syntax
 from suture.server.shaping.tails import Tail
 
 RULES: dict[str, Callable[[Surroundings], Rule]] = {
@@ -34,9 +36,10 @@ RULES: dict[str, Callable[[Surroundings], Rule]] = {
     "echo": Echo,
     "repeats": Repeats,
     "scope": Scope,
+    "glue": lambda around: Glue(around, Syntax(around).n_errors),
     "tail": Tail,
 }
-LEFT_OUT = ("echo", "repeats", "scope", "tail")
+LEFT_OUT = ("echo", "repeats", "scope", "glue", "tail")
 PIECES = [
     *("\n", "\n", "\n    ", "\n        ", "\n\t", "\n\t\t", "\n  ", "\n\n", " ", "    ", "\t"),
     *("def f(x):", "class A:", "return x", "if x:", "else:", "x = 1", "fn f() {", "if (x) {"),

@@ -87,6 +87,12 @@ def test_y2_every_grammar_is_installed(grammar: str) -> None:
     assert _language(grammar)
 
 
+def test_a_line_end_that_is_missing_is_an_error_though_no_node_shows_it() -> None:
+    syntax = Syntax(Surroundings("def f():\n    ", "return x\n", path="x.py"))
+    assert syntax.n_errors("y = g(1)\n    ") == 0
+    assert syntax.n_errors("y = g(1)") == 1
+
+
 def test_of_an_unknown_language_there_is_no_opinion() -> None:
     syntax = Syntax(Surroundings("(", ")", path="a.txt"))
     assert syntax.n_errors(")") is None
