@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import BinaryIO, TextIO
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from suture.server.news import News
@@ -40,7 +41,7 @@ class StatusLine:
 
     def show(self, news: News) -> None:
         if not self._is_stopping:
-            self._show(describe(news))
+            self._show(*describe(news))
 
     def show_stopping(self) -> None:
         self._is_stopping = True
@@ -63,10 +64,13 @@ class StatusLine:
             for line in output:
                 self.say(line.decode("utf-8", "replace").rstrip("\r\n"))
 
-    def _show(self, text: str) -> None:
-        shown = Text("".join(char if char.isprintable() else "?" for char in text))
+    def _show(self, *forms: str) -> None:
+        """Show the first of some forms of a line that there is room for; of the last its head."""
         # One cell less: in the last one, some terminals begin a new line.
-        shown.truncate(self._columns() - 1, overflow="ellipsis")
+        room = self._columns() - 1
+        texts = ["".join(c if c.isprintable() else "?" for c in form) for form in forms]
+        shown = Text(next((text for text in texts if cell_len(text) <= room), texts[-1]))
+        shown.truncate(room, overflow="ellipsis")
         with self._lock:
             self._line = shown.plain
             self._write(_CLEAR + self._line)
@@ -83,16 +87,29 @@ class StatusLine:
             self._stream.flush()
 
 
-def describe(news: News) -> str:
-    """How a worker is doing, for people, in one line."""
+def describe(news: News) -> list[str]:
+    """How a worker is doing, for people, in one line: all of it, and ever less.
+
+    What changes from moment to moment goes last. The URL was said when it began to listen.
+    """
     if news.state == "loading":
-        return f"loading {news.model}, {news.loading_s} s"
-    parts = [f"{news.model} on {news.device}", news.url, f"{news.running} running"]
+        return [f"loading {news.model}, {news.loading_s} s"]
+    counts = [f"{news.running} running"]
     if news.waiting:
-        parts.append(f"{news.waiting} waiting")
+        counts.append(f"{news.waiting} waiting")
     if news.tokens_per_s:
-        parts.append(f"{news.tokens_per_s} tokens/s")
-    return ", ".join([*parts, f"{news.served} served"]) + "; Ctrl-C stops"
+        counts.append(f"{news.tokens_per_s} tokens/s")
+    where = f"{news.model} on {news.device}"
+    served = f"{news.served} served"
+    forms = (
+        [where, news.url, *counts, f"{served}; Ctrl-C stops"],
+        [where, news.url, *counts, served],
+        [where, news.url, *counts],
+        [news.model, news.url, *counts],
+        [news.model, *counts],
+        [*counts, news.model],
+    )
+    return [", ".join(form) for form in forms]
 
 
 def takes_a_status_line() -> bool:

@@ -78,8 +78,8 @@ def test_a_parent_that_is_gone_is_no_error() -> None:
 
 
 def test_the_line_says_what_there_is() -> None:
-    assert describe(replace(READY, state="loading", loading_s=3)) == "loading toy, 3 s"
+    assert describe(replace(READY, state="loading", loading_s=3))[0] == "loading toy, 3 s"
     busy = replace(READY, running=3, waiting=2, served=210, tokens_per_s=12.1)
-    assert describe(busy) == (
+    assert describe(busy)[0] == (
         f"toy on cpu, {URL}, 3 running, 2 waiting, 12.1 tokens/s, 210 served; Ctrl-C stops"
     )
