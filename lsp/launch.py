@@ -33,6 +33,7 @@ from suture.lsp.http_client import Address, Unanswered, tls_error
 from suture.lsp.settings import ServerOptions
 from suture.server.errors import SutureError
 from suture.server.settings import Settings, load_settings, read_api_keys
+from suture.server.trust import trust
 from suture.server.version import VERSION
 
 # Starting is a matter of milliseconds; the model is loaded afterwards.
@@ -184,11 +185,11 @@ def locate(options: ServerOptions, presence: Presence, url: str | None = None) -
         key = next(iter(read_api_keys(settings)), None)
         if fixed := url or options.url or settings.server:
             presence.end()
-            return Address(fixed, key)
+            return Address(fixed, key, trust(fixed, settings))
         usual = settings.url_at("127.0.0.1", settings.port)
         if _is_suture(usual, settings):
             presence.end()
-            return Address(usual, key, _trust(settings))
+            return Address(usual, key, trust(usual, settings))
         if not options.autostart:
             message = f"no server at {usual}, and suture.server.autostart is off"
             raise Unanswered("UNREACHABLE", message)
@@ -197,10 +198,11 @@ def locate(options: ServerOptions, presence: Presence, url: str | None = None) -
         port = find_or_start(folder, (*COMMAND, "--idle-minutes", str(options.idle_minutes)))
     except (SutureError, OSError, Timeout, ValueError) as error:
         raise Unanswered("ERROR", " ".join(str(error).split())) from error
+    started = settings.url_at("127.0.0.1", port)
     return Address(
-        url=settings.url_at("127.0.0.1", port),
+        url=started,
         api_key=key,
-        trust=_trust(settings),
+        trust=trust(started, settings),
         is_alive=lambda: is_held(folder.record),
         last_words=folder.last_words,
     )
@@ -262,7 +264,10 @@ def _is_suture(url: str, settings: Settings) -> bool:
     try:
         # Not the command line's client: it brings half of the server with it.
         answer = httpx2.get(
-            f"{url}/v1/status", verify=_trust(settings), trust_env=False, timeout=PROBE_TIMEOUT_S
+            f"{url}/v1/status",
+            verify=trust(url, settings),
+            trust_env=False,
+            timeout=PROBE_TIMEOUT_S,
         )
     except httpx2.HTTPError as error:
         failure = tls_error(error)
@@ -277,9 +282,3 @@ def _is_suture(url: str, settings: Settings) -> bool:
     except ValueError:
         return False
     return isinstance(told, dict) and isinstance(told.get("suture"), str)
-
-
-def _trust(settings: Settings) -> ssl.SSLContext | bool:
-    return (
-        True if settings.tls_cert is None else ssl.create_default_context(cafile=settings.tls_cert)
-    )

@@ -34,7 +34,10 @@ from suture.server.routes.access import CHALLENGE
 # Answering "who are you" takes a server milliseconds; completing may take as long as it takes.
 PROBE_TIMEOUT_S = 2.0
 MAX_STATUS_BYTES = 2**20
-UNTRUSTED = "a server whose certificate is not trusted, or that does not speak TLS"
+UNTRUSTED = (
+    "a server whose certificate is not trusted (SSL_CERT_FILE names those that are), or that does "
+    "not speak TLS"
+)
 COMPLETION_TIMEOUT = httpx2.Timeout(None, connect=5.0)
 
 

@@ -221,6 +221,13 @@ def proxy_of_loopback(environ: Mapping[str, str] = os.environ) -> str | None:
     return next((name for name in names if environ.get(name)), None)
 
 
+def named_certificates(
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[str | None, str | None]:
+    """The file and the folder of certificates that clients are to trust, as OpenSSL names them."""
+    return environ.get("SSL_CERT_FILE") or None, environ.get("SSL_CERT_DIR") or None
+
+
 def read_api_keys(settings: Settings) -> tuple[str, ...]:
     """The keys of `api_key_file`, one a line; none without such a file."""
     if settings.api_key_file is None:

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import os
-import ssl
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -30,6 +29,7 @@ from suture.server.routes.explain import explained_request, explanation_json
 from suture.server.routes.llama_cpp import LlamaCppDialect
 from suture.server.settings import Settings, read_api_keys
 from suture.server.sse import encode_json
+from suture.server.trust import trust
 
 # How long to wait for a server that is still loading its model.
 LOADING_TIMEOUT_S = 120.0
@@ -196,21 +196,12 @@ def server_url(settings: Settings) -> str:
 
 
 def open_client(settings: Settings, url: str) -> Client:
-    """A client with the settings' key and certificate."""
-    return Client(url, _first_key(settings), _trust(settings))
+    """A client with the settings' key and the certificates that are trusted."""
+    return Client(url, _first_key(settings), trust(url, settings))
 
 
 def _first_key(settings: Settings) -> str | None:
     return next(iter(read_api_keys(settings)), None)
-
-
-def _trust(settings: Settings) -> ssl.SSLContext | bool:
-    if settings.tls_cert is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=settings.tls_cert)
-    except (OSError, ssl.SSLError) as error:
-        raise SetupError(f"--tls-cert: {settings.tls_cert}: {error.strerror}") from None
 
 
 class _Remote:

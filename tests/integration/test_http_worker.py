@@ -303,6 +303,27 @@ def test_tls_is_served_and_trusted_by_the_command_line(
         assert capfd.readouterr() == ("range(3)", "")
         monkeypatch.delenv("SUTURE_TLS_CERT")
         assert cli.main(["complete", f"{CERT}:1:1", "--server", url]) == 3
+        assert "SSL_CERT_FILE" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["complete", "explain"])
+def test_certificates_are_trusted_that_the_environment_names(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    # They are no reason to ask a proxy.
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    with served("", tls_cert=str(CERT), tls_key=str(KEY)) as (_, url):
+        asked = [verb, f"{CERT}:1:1", "--server", url]
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERT))
+        assert cli.main(asked) == 0
+        assert capfd.readouterr().err == ""
+        monkeypatch.setenv("SSL_CERT_FILE", "")
+        assert cli.main(asked) == 3
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+        assert cli.main(asked) == 2
+        assert "SSL_CERT_FILE: " in capfd.readouterr().err
 
 
 def test_an_address_that_is_not_ours_is_one_line() -> None:

@@ -296,7 +296,7 @@ def test_a_certificate_that_is_not_trusted_is_no_server_that_starts() -> None:
 def test_a_certificate_that_is_not_trusted_at_the_usual_port_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("suture.lsp.launch._trust", lambda settings: True)
+    monkeypatch.setattr("suture.lsp.launch.trust", lambda url, settings: True)
     monkeypatch.setenv("SUTURE_TLS_CERT", str(TLS / "cert.pem"))
     monkeypatch.setenv("SUTURE_TLS_KEY", str(TLS / "key.pem"))
     with handshaking() as port:

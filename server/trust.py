@@ -1,0 +1,33 @@
+"""Which certificates our clients trust a server by.
+
+Their HTTP library would take proxies from the environment together with these, and a server that
+is this machine, or one that the user named, is asked directly.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from suture.server.errors import SetupError
+from suture.server.settings import Settings, named_certificates
+
+
+def trust(url: str, settings: Settings) -> ssl.SSLContext | bool:
+    """The certificate that ours is served with, those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name,
+    as with curl, or else the system's (True). Raises `SetupError`."""
+    if not url.startswith("https://"):
+        return True
+    if settings.tls_cert is not None:
+        return _trusting("--tls-cert", file=str(settings.tls_cert))
+    file, folder = named_certificates()
+    if file is None and folder is None:
+        return True
+    return _trusting("SSL_CERT_FILE" if file else "SSL_CERT_DIR", file, folder)
+
+
+def _trusting(source: str, file: str | None, folder: str | None = None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=file, capath=folder)
+    except (OSError, ssl.SSLError) as error:
+        # Of a file that has none in it, OpenSSL says what it looked for.
+        raise SetupError(f"{source}: {file or folder}: {error.strerror or error}") from None
