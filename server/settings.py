@@ -8,7 +8,9 @@ that does not fit is a `SetupError` that names where it stands.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +32,8 @@ from suture.server.wording import explain
 
 _PREFIX = "SUTURE_"
 _NOT_SETTINGS = {"SUTURE_CONFIG", "SUTURE_DEBUG"}
+# As in a Host header: international names are in ASCII there.
+_HOST_NAME = re.compile(r"\w(?:[\w.-]*[\w.])?", re.ASCII)
 
 
 def _list(value: Any) -> Any:
@@ -59,6 +63,17 @@ def _context(n_tokens: int) -> int:
     return n_tokens
 
 
+def _host_name(name: str) -> str:
+    if not _HOST_NAME.fullmatch(name):
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            message = f"must be a host's name, without scheme, port and path, not {name!r}"
+            raise ValueError(message) from None
+    return name
+
+
+HostName = Annotated[str, AfterValidator(_host_name)]
 UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 GiveBack = Annotated[
     Literal["stable"] | int, _word_or_int("stable", 1, 8, "a number of tokens from 1 to 8")
@@ -101,7 +116,7 @@ class Settings(BaseModel):
     api_key_file: UserPath | None = None
     tls_cert: UserPath | None = None
     tls_key: UserPath | None = None
-    allow_host: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
+    allow_host: Annotated[tuple[HostName, ...], BeforeValidator(_list)] = ()
     first_text_ms: Annotated[int, Field(ge=100, le=600_000)] = 2000
     parallel: Annotated[int, Field(ge=1, le=32)] = 4
     queue: Annotated[int, Field(ge=1, le=10_000)] = 32

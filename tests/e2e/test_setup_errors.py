@@ -42,6 +42,11 @@ def test_a_model_name_that_is_not_known() -> None:
     assert_one_line(run_suture("serve", "--model", "qwen-coder"), "qwen2.5-coder-1.5b")
 
 
+def test_a_host_that_is_a_url() -> None:
+    outcome = run_suture("serve", "--allow-host", "http://x/")
+    assert_one_line(outcome, "--allow-host: must be a host's name", "'http://x/'")
+
+
 def test_a_port_in_use(small_model: Path, small_server: Served) -> None:
     port = small_server.url.rsplit(":", 1)[1]
     outcome = run_suture("serve", "--port", port, "--model", str(small_model))

@@ -117,6 +117,17 @@ def test_a_bad_variable_and_a_bad_flag_are_named() -> None:
         load_settings({"gpu_layers": "-2"}, environ={})
 
 
+@pytest.mark.parametrize(
+    "name", ["http://x/", "x/", "x:8012", "[::1]", "*", "a b", "", "-x", "é", "a\n", "//x", "a,b"]
+)
+def test_a_host_to_answer_to_is_a_name_alone(name: str) -> None:
+    with pytest.raises(SetupError, match=r"^--allow-host: must be a host's name") as raised:
+        load_settings({"allow_host": ["box", name]}, environ={})
+    assert "\n" not in str(raised.value)
+    for right in ("box", "Box.lan", "a_b", "127.0.0.1", "::1", "xn--bcher-kva.example", "box."):
+        assert load_settings({"allow_host": [right]}, environ={}).allow_host == (right,)
+
+
 def test_a_config_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     with pytest.raises(SetupError, match=r"missing\.toml: No such file"):
