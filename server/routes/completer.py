@@ -29,6 +29,7 @@ from suture.server.token_texts import TokenTexts
 
 State = Literal["loading", "ready", "stalled"]
 ModelState = Literal["unloaded", "loading", "ready", "stalled", "failed"]
+PROVIDER = "suture"
 LOADED: frozenset[ModelState] = frozenset({"ready", "stalled"})
 
 
@@ -216,11 +217,13 @@ class ServedPool(Pool, Protocol):
 def model_asked_for(pool: Pool, asked: Mapping[str, object]) -> ServedModel:
     """The model that a body or a query names by `model`; the default one where it names none.
 
-    What an unknown name means is the dialect's: here it names none.
+    What an unknown name means is the dialect's: here it names none. Refact's clients put who
+    provides a model before its name.
     """
     name = asked.get("model")
-    found = pool.named(name) if isinstance(name, str) else None
-    return found or pool.models[0]
+    if not isinstance(name, str):
+        return pool.models[0]
+    return pool.named(name) or pool.named(name.removeprefix(f"{PROVIDER}/")) or pool.models[0]
 
 
 def why_unready(pool: Pool, stall_s: float) -> Unavailable | None:

@@ -1,23 +1,23 @@
 """Refact's dialect: `GET /v1/ping` and `GET /v1/caps`, which its plugins ask their engine first.
 
-There is one model to choose, the default one, which completes; there is no chat, no embedding and
-nobody to tell of use.
+All models that may be served are there to choose, each as one that completes; there is no chat, no
+embedding and nobody to tell of use.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from suture.server.errors import Loading
 from suture.server.openapi.operation import Operation, described
-from suture.server.routes.completer import ModelInfo, Pool
+from suture.server.routes.completer import PROVIDER, ModelInfo, Pool
 from suture.server.routes.delivery import error_response
 from suture.server.routes.refact import RefactDialect
 from suture.server.routes.shapes.refact import RefactCaps
 from suture.server.sse import encode_json
-
-_PROVIDER = "suture"
 
 
 async def ping(request: Request) -> Response:
@@ -35,27 +35,22 @@ class Caps:
     async def get(self, request: Request) -> Response:
         if self._pool.state() == "loading":
             return error_response(RefactDialect(), Loading("Loading model"))
-        caps = _caps(self._pool.models[0].info)
+        caps = _caps([model.info for model in self._pool.models])
         return Response(encode_json(caps), media_type="application/json")
 
 
-def _caps(model: ModelInfo) -> RefactCaps:
-    model_id = f"{_PROVIDER}/{model.name}"
-    completion = _record(model.name, model_id, model.n_ctx) | {
-        # Nothing of the prompt is the client's: it sends whole files.
-        "scratchpad": "",
-        "scratchpad_patch": {},
-        "model_family": None,
-    }
+def _caps(models: Sequence[ModelInfo]) -> RefactCaps:
+    """The default model is the first of `models`."""
+    completing = {_id(model): _completion(model) for model in models}
     return {
-        "cloud_name": _PROVIDER,
+        "cloud_name": PROVIDER,
         "telemetry_basic_dest": "",
         "telemetry_basic_retrieve_my_own": "",
-        "completion_models": {model_id: completion},
+        "completion_models": completing,
         "chat_models": {},
         "embedding_model": _record("", "", 0)
         | {"embedding_size": 0, "rejection_threshold": 0.0, "embedding_batch": 0},
-        "completion_default_model": model_id,
+        "completion_default_model": _id(models[0]),
         "chat_default_model": "",
         "chat_thinking_model": "",
         "chat_light_model": "",
@@ -63,6 +58,19 @@ def _caps(model: ModelInfo) -> RefactCaps:
         "customization": "",
         "hf_tokenizer_template": "",
         "metadata": {"pricing": None, "features": []},
+    }
+
+
+def _id(model: ModelInfo) -> str:
+    return f"{PROVIDER}/{model.name}"
+
+
+def _completion(model: ModelInfo) -> dict[str, object]:
+    return _record(model.name, _id(model), model.n_ctx) | {
+        # Nothing of the prompt is the client's: it sends whole files.
+        "scratchpad": "",
+        "scratchpad_patch": {},
+        "model_family": None,
     }
 
 

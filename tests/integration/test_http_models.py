@@ -114,6 +114,24 @@ def test_in_every_dialect_the_model_named_is_the_one_that_answers() -> None:
             assert post(http, "/detokenize", {"tokens": ids} | named) == {"content": PREFIX}
 
 
+def test_refacts_clients_are_told_of_all_models_and_ask_as_they_were_told() -> None:
+    source = {"sources": {"a.py": PREFIX + "\n"}, "multiline": True}
+    cursor = {"cursor": {"file": "a.py", "line": 0, "character": len(PREFIX)}}
+    body = {"inputs": source | cursor, "parameters": {"temperature": 0}, "layout": "spm"}
+    with served() as (_, http):
+        load(http, "two")
+        caps = http.get("/v1/caps").json()
+        assert caps["completion_default_model"] == "suture/one-1b"
+        assert [*caps["completion_models"]] == ["suture/one-1b", "suture/two"]
+        for name, record in caps["completion_models"].items():
+            answer = post(http, "/v1/code-completion", body | {"model": name})
+            assert answer["model"] == record["name"] and record["id"] == name
+            assert answer["choices"][0]["code_completion"] == SAID[record["name"]]
+        # In Ollama's dialect a name is what Ollama's lists say.
+        asked = {"prompt": PREFIX, "model": "suture/two", "stream": False}
+        assert http.post("/api/generate", json=asked).status_code == 404
+
+
 def test_a_model_that_is_not_loaded_is_begun_and_the_client_told_to_come_again() -> None:
     openai, gate = {"prompt": PREFIX, "model": "two"}, opened()
     with served(gate=gate) as (_, http):
