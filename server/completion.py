@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -175,7 +175,9 @@ class Completions:
             self._n_preparing -= 1
         outcomes: dict[Generation, Tried] = {}
         for generation in dict.fromkeys(tries.generations.values()):
-            text, result = await self._run_alone(generation)
+            text, result = await self._run_alone(generation, self._scheduler.submit)
+            if result.finish == "cancelled":
+                raise Unavailable("the explanation was cancelled")
             outcomes[generation] = Tried(generation.plan, text, result)
         return explain(
             request,
@@ -196,13 +198,15 @@ class Completions:
             lambda encode: encode(text_bytes), model.codec.reading(specials)
         )
 
-    async def _run_alone(self, generation: Generation) -> tuple[str, CompletionResult]:
-        """The text and result of a generation that nobody else listens to."""
+    async def _run_alone(
+        self, generation: Generation, submit: Callable[[Job], None]
+    ) -> tuple[str, CompletionResult]:
+        """The text and result of a generation that nobody else listens to; `submit` begins it."""
         told: asyncio.Queue[Item] = asyncio.Queue()
         request = generation.request
         deadlines = request.deadline_ms, request.prompt_deadline_ms
         job = Job(generation, partial(self._outbox_here().put, told), *deadlines)
-        self._scheduler.submit(job)
+        submit(job)
         text = ""
         try:
             async for chunk in _chunks(told, 1):
@@ -211,8 +215,6 @@ class Completions:
         finally:
             self._scheduler.cancel(job, "cancelled")
         assert result is not None
-        if result.finish == "cancelled":
-            raise Unavailable("the explanation was cancelled")
         return text, result
 
     def _tries(
@@ -281,22 +283,23 @@ class Completions:
         encoder = model.codec.encoder
 
         def plan(encode: Encode) -> Generation:
-            prompt = replace(request, n=1, grammar=None, sampling=SamplingParams())
+            prompt = replace(
+                request,
+                n=1,
+                grammar=None,
+                sampling=SamplingParams(),
+                deadline_ms=None,
+                prompt_deadline_ms=None,
+            )
             planned = replace(self._plan(prompt, model, anchors, encode), max_tokens=0)
             text = self._text_stream(prompt, planned, model)
             return Generation(prompt, planned, model.engine.vocabulary, text)
 
         with suppress(SutureError):
-            told: asyncio.Queue[Item] = asyncio.Queue()
-            tell = partial(self._outbox_here().put, told)
-            job = Job(await self._encoding.run(plan, encoder), tell)
-            self._scheduler.submit_spare(job)
-            try:
-                async for chunk in _chunks(told, 1):
-                    if chunk.result is not None and chunk.result.finish == "length":
-                        await self._encoding.run(lambda _: self._anchors.adopt(anchors), encoder)
-            finally:
-                self._scheduler.cancel(job, "cancelled")
+            generation = await self._encoding.run(plan, encoder)
+            _, result = await self._run_alone(generation, self._scheduler.submit_spare)
+            if result.finish == "length":
+                await self._encoding.run(lambda _: self._anchors.adopt(anchors), encoder)
 
     @property
     def n_preparing(self) -> int:
