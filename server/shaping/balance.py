@@ -1,6 +1,6 @@
 """What stands open at a cursor, and what of it the text behind the cursor closes.
 
-Strings are known line by line, as `closers.py` knows them; comments are not.
+Strings are known line by line (`marks.py`), comments are not.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from suture.server.shaping.closers import CLOSER_OF, QUOTES, marks
+from suture.server.shaping.marks import CLOSER_OF, QUOTES, open_marks
 from suture.server.shaping.surroundings import MAX_SIDE, Surroundings
 
 _TRIPLE = re.compile("\"\"\"|'''")
@@ -44,7 +44,7 @@ class _Open:
 def balance_at(around: Surroundings) -> Balance:
     """What is open, and needed, at a place."""
     line = around.cursor_line
-    quotes = ((at, mark) for at, mark in marks(line) if mark in QUOTES)
+    quotes = ((at, mark) for at, mark in open_marks(line) if mark in QUOTES)
     start, quote = next(quotes, (len(line), ""))
     delimiter = _delimiter(around, quote)
     if delimiter and delimiter[0] not in around.rest:
@@ -121,7 +121,7 @@ def _needed(suffix: str, outer: list[_Open], is_above_cut: bool, is_suffix_cut: 
     indent_above: str | None = None
     outer, inner = list(outer), list[_Open]()
     for n, line in enumerate(suffix.split("\n")):
-        for at, mark in marks(line):
+        for at, mark in open_marks(line):
             if mark in CLOSER_OF:
                 inner.append(_Open(CLOSER_OF[mark], ""))
             if mark in QUOTES or mark in CLOSER_OF or _close(inner, mark):
@@ -148,7 +148,7 @@ def _closers(opened: list[_Open]) -> str:
 def _read(opened: list[_Open], line: str) -> None:
     """Goes over a line: what is open becomes what is open behind it, the innermost last."""
     indent = ""
-    for _, mark in marks(line):
+    for _, mark in open_marks(line):
         indent = indent or line[: len(line) - len(line.lstrip(" \t"))]
         if mark in CLOSER_OF:
             opened.append(_Open(CLOSER_OF[mark], indent))

@@ -10,7 +10,7 @@
 Closers of the rest of the cursor's line that the prompt leaves out are not needed: the answer may
 write them (`closers.py`). Farther from the cursor than 4,096 characters, or than the prompt shows,
 all that is open counts as closed, but for what a line of closers ends that is deeper than the
-suffix's. Strings are known as `closers.py` knows them.
+suffix's. Strings are known by their quotes (`marks.py`).
 
 Where something stays doubled, keeping it and cutting it are judged by the parse errors that the
 file has then: it is cut where it has fewer. Where it has none, it is cut where the closer is one in
@@ -33,13 +33,12 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from suture.server.shaping.balance import Balance, balance_at, is_deeper
-from suture.server.shaping.closers import string_end, with_bracket
+from suture.server.shaping.marks import QUOTES, next_mark, with_bracket
 from suture.server.shaping.surroundings import Surroundings
 
 _MAX_HELD = 512
 # So many closers may turn out to be none (in comments, say) before the rule lets an answer be.
 _MAX_KEPT = 8
-_SPECIAL = re.compile(r"[()\[\]{}\"'`]")
 _CLOSER = re.compile(r"[)\]}]")
 _MORE_THAN_CLOSERS = re.compile(r"[^)\]}\"'`;, \t]")
 _WORD = re.compile(r"\w")
@@ -221,23 +220,20 @@ class _InCode:
 
     def to(self, text: str, end: int, is_over: bool) -> None:
         self.unsure = None
-        while found := _SPECIAL.search(text, self._at, end):
-            at = found.start()
-            if found[0] in "\"'`":
-                string = string_end(text, at, end)
-                if not string and at < self._start:
-                    # Who knows what stands behind a quote in the cursor's line that none ends?
-                    self._at = end if is_over else at
-                    break
-                if not string and not is_over and not _LIFETIME.match(text, at, end):
-                    closer = _CLOSER.search(text, at, end)
-                    self.unsure = closer.start() if closer else None
-                    self._at = at
-                    return
-                self._at = string or at + 1
-            else:
-                self._at = at + 1
-                self._with_bracket(found[0], text, at)
+        while mark := next_mark(text, self._at, end):
+            at = mark.start
+            if not mark.end and at < self._start:
+                # Who knows what stands behind a quote in the cursor's line that none ends?
+                self._at = end if is_over else at
+                break
+            if not mark.end and not is_over and not _LIFETIME.match(text, at, end):
+                closer = _CLOSER.search(text, at, end)
+                self.unsure = closer.start() if closer else None
+                self._at = at
+                return
+            self._at = mark.end or at + 1
+            if mark.sign not in QUOTES:
+                self._with_bracket(mark.sign, text, at)
         else:
             self._at = max(self._at, end)
         if is_over and self._is_above and self._opened.startswith(self._needed[0]):

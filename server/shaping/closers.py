@@ -6,9 +6,8 @@
   edit       all of the answer, and how much of the rest it has written itself
 
 A model that is not shown the rest writes its closers too: `foo(‸)` is answered `a, b)` and more
-lines. Strings are known line by line, by their quotes: one that no other ends in its line is an
-apostrophe, and one between `&` or `<` and a name is Rust's (`&'a str`). Comments are not known:
-a bracket that the rest has none of may be a list's `1)` or a `case`, and says nothing.
+lines. Strings before the cursor are known line by line (`marks.py`). As comments are not known, a
+bracket that the rest has none of may be a list's `1)` or a `case`, and says nothing.
 
 E1  Applying the edit doubles no closer of the rest: those that the text writes are replaced. It
     ends where the text writes another one of the rest's kinds than the rest has next, unless that
@@ -22,24 +21,20 @@ E3  How the text comes apart changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from suture.server.request import Edit
+from suture.server.shaping.marks import CLOSER_OF, QUOTES, next_mark, open_marks, with_bracket
 
-CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
-QUOTES = "\"'`"
 _REST = re.compile(r"[ \t]*[)\]}\"'`][)\]}\"'` \t]*(?=[\r\n]|\Z)")
 _TRIPLE = re.compile("\"\"\"|'''|```")
 _CLOSER = re.compile(rf"{_TRIPLE.pattern}|\S")
-_SPECIAL = re.compile(r"[()\[\]{}\"'`]")
 _LINE = re.compile(r"[^\r\n]*[\r\n]")
 _QUOTE = re.compile(r"[\"'`]")
 _STRING_LINE = re.compile(r"(?:\\(?:\r\n|.)|[^\\\r\n])*(?=[\r\n])", re.DOTALL)
 _NOT_QUOTES = re.compile(r"[^\"'`]")
-# At the end of a text it may still become one.
-_LIFETIME = re.compile(r"(?<=[&<])'(?:\Z|[A-Za-z_]\w*(?!['\w]))")
 # What was opened farther before the cursor is not looked for.
 _MAX_PREFIX = 4096
 # More closers in a row are data, and no editor put them there.
@@ -64,7 +59,7 @@ def still_open(text: str) -> str:
     closers = ""
     for line in _LINE.findall(text + "\n"):
         closers = _QUOTE.sub("", closers)
-        for _, mark in marks(line):
+        for _, mark in open_marks(line):
             if mark in QUOTES:
                 closers = mark + closers
             else:
@@ -72,32 +67,11 @@ def still_open(text: str) -> str:
     return closers
 
 
-def with_bracket(closers: str, bracket: str) -> str:
-    """What is open behind a bracket, the innermost first, where `closers` were open before it."""
-    if bracket in CLOSER_OF:
-        return CLOSER_OF[bracket] + closers
-    return closers[closers.find(bracket) + 1 :]
-
-
-def marks(line: str) -> Iterator[tuple[int, str]]:
-    """The brackets of a line that stand in no string, and the quotes that none ends; and where."""
-    at = 0
-    while found := _SPECIAL.search(line, at):
-        at = found.end()
-        if found[0] not in QUOTES:
-            yield found.start(), found[0]
-            continue
-        end = string_end(line, found.start(), len(line))
-        at = end or at
-        if not end and not _LIFETIME.match(line, found.start()):
-            yield found.start(), found[0]
-
-
 def n_unclosed(text: str) -> int:
     """How many brackets of a text nothing closes, or only what closes another around them."""
     closers, count = "", 0
     for line in _LINE.findall(text + "\n"):
-        for _, mark in marks(line):
+        for _, mark in open_marks(line):
             if mark not in QUOTES:
                 count += max(closers.find(mark), 0)
                 closers = with_bracket(closers, mark)
@@ -202,16 +176,14 @@ class OverClosers:
                     break
                 scanned, at = _written(scanned, wanted, closed.end()), closed.end()
                 continue
-            found = _SPECIAL.search(self._text, at, end)
-            if found is None:
+            mark = next_mark(self._text, at, end)
+            if mark is None:
                 break
-            at = found.end()
-            if found[0] not in QUOTES:
-                scanned = _with_bracket(scanned, found[0], at, wanted, self._rest)
-            elif behind := string_end(self._text, found.start(), end):
-                at = behind
-            else:
-                sure = sure or (scanned, found.start())
+            at = mark.end or mark.start + 1
+            if mark.sign not in QUOTES:
+                scanned = _with_bracket(scanned, mark.sign, at, wanted, self._rest)
+            elif not mark.end:
+                sure = sure or (scanned, mark.start)
         return (scanned, *(sure or (scanned, end)))
 
     def _line_end(self, quotes: str, at: int, end: int) -> int | None:
@@ -269,20 +241,6 @@ def _before_half(scanned: _Scanned, wanted: str, text: str, at: int, end: int) -
 def _outside(outer: str, closer: str) -> str:
     """What stays open around what `closer` ends."""
     return outer[outer.index(closer) + 1 :] if closer in outer else outer
-
-
-def string_end(text: str, at: int, end: int) -> int:
-    """Behind the string that begins with the quote at `at`; 0 if none does, or it has no end."""
-    found = _string(text[at]).match(text, at, end)
-    return found.end() if found else 0
-
-
-@lru_cache
-def _string(quote: str) -> re.Pattern[str]:
-    lifetime = _LIFETIME.pattern
-    # Nothing of it can be read in two ways, so nothing is tried again.
-    inside = rf"[^\\{quote}]++|\\.|(?={lifetime}){quote}"
-    return re.compile(rf"(?!{lifetime}){quote}(?:{inside})*+(?!{lifetime}){quote}", re.DOTALL)
 
 
 @lru_cache

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Literal
 
+from suture.server.shaping.marks import CLOSER_OF
+
 
 @dataclass(frozen=True, slots=True)
 class LexicalSyntax:
@@ -173,9 +175,9 @@ class Nesting:
             self.string_at = at
 
     def _take_bracket(self, mark: str, at: int) -> None:
-        if mark in _CLOSER_OF:
+        if mark in CLOSER_OF:
             if len(self.closers) < _MAX_OPEN:
-                self.closers += _CLOSER_OF[mark]
+                self.closers += CLOSER_OF[mark]
                 self.opened_at += (at,)
         elif mark in self.closers:
             self.closers = self.closers[: self.closers.rfind(mark)]
@@ -184,7 +186,6 @@ class Nesting:
             self.n_closing += 1
 
 
-_CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 _NEVER = r"(?!)"
 # Before the word that ends a here-document, alone with blanks before it.
 _HERE = "<<"
