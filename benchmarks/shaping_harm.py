@@ -31,21 +31,30 @@ from pathlib import Path
 
 from harness.tables import print_table, show_progress
 
+from suture.server.shaping.brackets import Brackets
 from suture.server.shaping.echo import Echo
+from suture.server.shaping.glue import Glue
 from suture.server.shaping.indentation import FirstLine, Tabs
 from suture.server.shaping.lexical import Nesting, lexical_syntax
+from suture.server.shaping.rejoin import Rejoin
 from suture.server.shaping.repeats import Repeats
 from suture.server.shaping.rule import Rule
 from suture.server.shaping.scope import Scope
 from suture.server.shaping.surroundings import Surroundings
+from suture.server.shaping.syntax import Syntax
 from suture.server.shaping.tails import Tail
 
 RULES: dict[str, Callable[[Surroundings], Rule]] = {
     "indent": FirstLine,
     "tabs": Tabs,
+    "suffix": lambda around: Rejoin(
+        around.prefix, around.suffix, around.is_suffix_cut, Syntax(around).better_cut
+    ),
     "echo": Echo,
     "repeats": Repeats,
+    "brackets": lambda around: Brackets(around, Syntax(around)),
     "scope": Scope,
+    "glue": lambda around: Glue(around, Syntax(around).n_errors),
     "tail": Tail,
 }
 LANGUAGES = {
@@ -68,8 +77,8 @@ MAX_BYTES = 200_000
 MAX_FILES = 1500
 N_A_FILE = 8
 COLUMNS = (
-    *("indent", "tabs", "echo", "repeats", "scope, inside", "scope, leaving"),
-    *("tail", "tail, blank lines"),
+    *("indent", "tabs", "suffix", "echo", "repeats", "brackets"),
+    *("scope, inside", "scope, leaving", "glue", "tail", "tail, blank lines"),
 )
 
 

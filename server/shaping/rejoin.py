@@ -8,8 +8,8 @@
 
 An answer rejoins the suffix with whole lines of it, or with what of the cursor's line is behind the
 cursor, up to its end: left out or not, the file is the same up to there. They have some letters
-among them, or end the answer. A line that begins many things (`@property`, `try:`, or any that
-opens a block and is in the file more than once) says nothing without the next one. Blank lines
+among them, or end the answer. A line that begins many things (`@property`, `try:`), or is in the
+file more than once (`pass`), says nothing without the next one. Blank lines
 before them count for nothing. A word is enough where the cursor is inside it and the answer begins
 with its rest, or with another beginning and the same rest (`get‸Name()`: `UserName(`); where the
 answer begins with a longer word that ends so and has the same behind it (`Not ‸qual"`: `Equal"`);
@@ -33,6 +33,7 @@ J6  A few lines at the answer's end are kept where the file has fewer parse erro
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -112,7 +113,10 @@ class Rejoin:
         body = suffix[blank.end() :] if blank else suffix
         self._cursor_line = prefix[prefix.rfind("\n") + 1 :]
         self._is_blank = not self._cursor_line.strip(" \t")
-        heads = _Heads(prefix + suffix, 0 if self._is_below or self._is_blank else 1)
+        is_whole = self._is_below or self._is_blank
+        typed = "" if self._is_below else self._cursor_line
+        lines = Counter(f"{prefix}{suffix}".split("\n"))
+        heads = _Heads(lines, typed, 0 if is_whole else 1)
         self._watched = _watched(body, is_cut_off, _ENOUGH_IN_PLACE, heads)
         self._elsewhere = _watched(body, is_cut_off, _ENOUGH_ELSEWHERE, heads)
         # On a blank line the answer begins where the next line would, behind the same blanks.
@@ -279,10 +283,12 @@ class Rejoin:
 class _Heads:
     """Which lines of a suffix say nothing without the next one.
 
-    The first `n_rests` of them are the rest of a line, and none.
+    `lines` are those of the file. The first goes on behind what is `typed`; the first `n_rests` are
+    the rest of one, and none.
     """
 
-    file: str
+    lines: Counter[str]
+    typed: str
     n_rests: int
 
     def has(self, index: int, line: str) -> bool:
@@ -290,10 +296,12 @@ class _Heads:
             return False
         if _PRELUDE.match(line):
             return True
-        if _BRANCH.match(line) or not opens_block(line):
+        if _BRANCH.match(line):
             return False
-        is_found_again = ("\n" + self.file).count("\n" + line) > 1
-        return is_found_again or _NAMELESS.match(line) is not None
+        whole = line if index else self.typed + line
+        if self.lines[whole.removesuffix("\n")] > 1:
+            return True
+        return opens_block(line) and _NAMELESS.match(line) is not None
 
 
 def _n_open_by_name(line: str, text: str) -> int:

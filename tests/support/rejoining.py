@@ -52,7 +52,15 @@ class Hole:
         is_in_column = len(lines_before) > 1 and lines_before[-1] == line_before
         is_in_place = is_below or not before or (is_blank and is_in_column)
         n_enough = IN_PLACE if is_in_place else ELSEWHERE
-        lines, is_enough = _lines(body, self.is_cut_off, n_enough)
+        is_whole = is_below or is_blank
+        said_again = [
+            (line_before if is_blank and not is_below and n == 0 else "") + line
+            for n, line in enumerate(body.split("\n"))
+        ]
+        every = (self.prefix + self.suffix).split("\n")
+        says_nothing = [every.count(line) > 1 for line in said_again]
+        says_nothing[0] = says_nothing[0] and is_whole
+        lines, is_enough = _lines(body, self.is_cut_off, n_enough, says_nothing)
         if not lines:
             return []
         if is_below:
@@ -114,7 +122,9 @@ def _heads(text: str, at_end: str = "") -> str:
     return pattern
 
 
-def _lines(body: str, is_cut_off: bool, n_enough: int) -> tuple[str, bool]:
+def _lines(
+    body: str, is_cut_off: bool, n_enough: int, says_nothing: list[bool]
+) -> tuple[str, bool]:
     if not body.strip():
         return "", False
     if len(body) < LONG and not is_cut_off:
@@ -122,7 +132,8 @@ def _lines(body: str, is_cut_off: bool, n_enough: int) -> tuple[str, bool]:
     *whole, part = body[:LONG].split("\n")
     for n in range(1, len(whole) + 1):
         lines = "".join(line + "\n" for line in whole[:n])
-        if len(re.findall(r"\w", lines)) >= n_enough:
+        has_letters = re.search(r"\w", whole[n - 1])
+        if has_letters and len(re.findall(r"\w", lines)) >= n_enough and not says_nothing[n - 1]:
             return lines, True
     if len(body) >= LONG:
         return body[:LONG], True

@@ -175,6 +175,39 @@ def test_g1_drafted_and_not_it_ends_at_the_same_place() -> None:
     assert text == "w * h"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "other", "again"),
+    [
+        (
+            "class A:\n    def f(self):",
+            "\n        pass\n\n    def g(self):\n        pass\n",
+            "\n        pass\n\n    def h(self):\n        return 1",
+            "\n        pass\n\n    def g(self):\n",
+        ),
+        (
+            "xs = [\n    1000,\n    ",
+            "2000,\n    3000,\n    2000,\n]\n",
+            "2000,\n    1500,\n",
+            "2000,\n    3000,\n",
+        ),
+        (
+            "class A:\n    name: str\n\n\nclass B:\n",
+            "    name: str\n    size: int\n",
+            "    name: str\n    what: int\n\n\nclass C:\n",
+            "    name: str\n    size: int\n",
+        ),
+        ("a\n", "next()\nnext()\nb()\n", "next()\nc()\n", "next()\nnext()\nb()\n"),
+    ],
+)
+def test_a_line_that_is_in_the_file_more_than_once_says_nothing_without_the_next(
+    prefix: str, suffix: str, other: str, again: str
+) -> None:
+    assert rejoined(prefix, other, suffix) == other
+    assert rejoined(prefix, again, suffix) == ""
+    # And where the answer ends with it, it is left out.
+    assert rejoined(prefix, again[: again.index("\n", 1) + 1], suffix) == ""
+
+
 def test_a_suffix_that_was_cut_off_inside_a_line_is_watched_up_to_there() -> None:
     cut_off = Rejoin("x = ", "\nab\nreturn", is_cut_off=True)
     assert cut_off.feed("1\nab\nreturn 2") == "1\nab\nreturn 2"
