@@ -7,7 +7,8 @@
 The surroundings may have errors of their own, as a window begins anywhere in a file: only what one
 text has more of than another says anything. Without a grammar for the language there is no opinion,
 nor any more once a parse takes more than so many steps (no clock, so that the same text is judged
-the same again). Markdown and the like have no grammar here: whatever one writes, it is no error.
+the same again), or has so many errors that the language is another. Markdown and the like have no
+grammar here: whatever one writes, it is no error.
 
 Y1  The same question gets the same answer, from any thread: grammars are shared, parsers are not.
 Y2  Nothing is downloaded, and nothing raises, whatever the text.
@@ -30,6 +31,14 @@ from suture.server.shaping.surroundings import MAX_SIDE, Surroundings
 _TRIPLE_LINE = re.compile("(?:\"\"\"|''').*\n")
 # Code of two such sides takes up to 50 of the steps that tree-sitter reports.
 _MAX_STEPS = 100
+# What is recovered from takes the time, and hundreds of errors are another language's code.
+_MAX_ERRORS = 100
+# Headers have the same ending in C and C++.
+_IS_CPP = re.compile(
+    r"\btemplate\s*<|\bnamespace\s+\w|\bclass\s+\w+\s*[:{;]|\bstd::|"
+    r"^\s*(?:public|private|protected)\s*:",
+    re.MULTILINE,
+)
 
 # grammar  file endings and names  other names that editors have for the language
 _GRAMMARS = """
@@ -105,12 +114,25 @@ class Syntax:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._grammar = grammar_of(around.path, around.language)
+        if self._grammar == "c" and _IS_CPP.search(
+            around.prefix[-MAX_SIDE:] + around.suffix[:MAX_SIDE]
+        ):
+            self._grammar = "cpp"
         self._last: tuple[str, Node | None] = "", None
+        self._counts: dict[str, int] = {}
 
     def n_errors(self, text: str) -> int | None:
         """How many parse errors the window has with `text` at the cursor; None is no opinion."""
-        root = self._parsed(text)
-        return None if root is None else _n_errors(root)
+        if self._grammar is None:
+            return None
+        if text not in self._counts:
+            root = self._parsed(text)
+            n_errors = _MAX_ERRORS + 1 if root is None else _n_errors(root)
+            if n_errors > _MAX_ERRORS:
+                self._grammar = None
+                return None
+            self._counts[text] = n_errors
+        return self._counts[text]
 
     def n_added_errors(self, text: str) -> int | None:
         """How many of them there are not without the text; None is no opinion."""
@@ -179,11 +201,17 @@ def _window(around: Surroundings, grammar: str) -> tuple[str, str]:
     befores = [before, before[inside.end() :]] if inside else [before]
     if is_cut and grammar == "php":  # without its mark all of a file is text
         befores = [text if "<?" in text else f"<?php\n{text}" for text in befores]
-    if len(befores) > 1:
-        roots = [_parsed(grammar, text + around.rest + behind) for text in befores]
-        counts = [_n_errors(root) if root else _MAX_STEPS for root in roots]
-        return befores[counts.index(min(counts))], behind
-    return befores[0], behind
+    if len(befores) == 1:
+        return befores[0], behind
+    n_least, best = _MAX_STEPS + 1, befores[0]
+    for text in befores:
+        root = _parsed(grammar, text + around.rest + behind)
+        n_errors = _n_errors(root) if root else _MAX_STEPS
+        if n_errors < n_least:
+            n_least, best = n_errors, text
+        if not n_errors:  # to read it the wrong way round takes long
+            break
+    return best, behind
 
 
 def _parsed(grammar: str, document: str) -> Node | None:

@@ -101,6 +101,27 @@ def test_of_an_unknown_language_there_is_no_opinion() -> None:
     assert syntax.better_cut([")", ""]) == 0
 
 
+@pytest.mark.parametrize(
+    "above",
+    [
+        "template <class T>\nT f(T a) {\n",
+        "namespace a {\nint f() {\n",
+        "class A {\npublic:\n f() {\n",
+    ],
+)
+def test_a_header_may_be_of_cpp(above: str) -> None:
+    syntax = Syntax(Surroundings(above, "\n}\n", path="x.h"))
+    assert syntax.n_errors("  auto g = [&](auto b) { return b; };") in (0, 1)
+    of_c = Syntax(Surroundings("int f(int class) {\n", "\n}\n", path="x.h"))
+    assert of_c.n_errors("  return class;") == 0
+
+
+def test_of_code_in_another_language_than_said_there_is_no_opinion() -> None:
+    syntax = Syntax(Surroundings("def f(a): return a if a else [*a]\n" * 80, "", path="x.c"))
+    assert syntax.n_errors("x") is None and syntax.n_errors("") is None
+    assert syntax.is_token("(", 0) is None
+
+
 def test_errors_of_the_surroundings_do_not_count() -> None:
     syntax = Syntax(Surroundings("x = )\ny = f(", ")\nz = ]\n", path="a.py"))
     assert syntax.n_added_errors("1") == 0
