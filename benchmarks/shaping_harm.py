@@ -31,7 +31,6 @@ from pathlib import Path
 
 from harness.tables import print_table, show_progress
 
-from suture.server.shaping.brackets import Brackets
 from suture.server.shaping.echo import Echo
 from suture.server.shaping.glue import Glue
 from suture.server.shaping.indentation import FirstLine, Tabs
@@ -52,7 +51,6 @@ RULES: dict[str, Callable[[Surroundings], Rule]] = {
     ),
     "echo": Echo,
     "repeats": Repeats,
-    "brackets": lambda around: Brackets(around, Syntax(around)),
     "scope": Scope,
     "glue": lambda around: Glue(around, Syntax(around).n_errors),
     "tail": Tail,
@@ -77,7 +75,7 @@ MAX_BYTES = 200_000
 MAX_FILES = 1500
 N_A_FILE = 8
 COLUMNS = (
-    *("indent", "tabs", "suffix", "echo", "repeats", "brackets"),
+    *("indent", "tabs", "suffix", "echo", "repeats"),
     *("scope, inside", "scope, leaving", "glue", "tail", "tail, blank lines"),
 )
 
