@@ -33,7 +33,7 @@ from suture.lsp.http_client import Address, Unanswered, tls_error
 from suture.lsp.settings import ServerOptions
 from suture.server.errors import SutureError
 from suture.server.settings import Settings, load_settings, read_api_keys
-from suture.server.trust import trust
+from suture.server.tls import trust
 from suture.server.version import VERSION
 
 # Starting is a matter of milliseconds; the model is loaded afterwards.

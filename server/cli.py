@@ -45,8 +45,9 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
-    # Only what is needed: an editor waits for its bridge to start.
-    named = {argv[0]: VERBS[argv[0]]} if argv and argv[0] in VERBS else VERBS
+    # Only what is needed: an editor waits for its bridge to start, and a shell for the version.
+    verb = argv[0] if argv else ""
+    named = {verb: VERBS[verb]} if verb in VERBS else {} if verb == "--version" else VERBS
     verbs = {verb: importlib.import_module(module) for verb, module in named.items()}
     try:
         args = build_parser(verbs).parse_args(argv)

@@ -29,7 +29,7 @@ from suture.server.errors import (
     Unavailable,
 )
 from suture.server.request import Reason
-from suture.server.routes.access import CHALLENGE
+from suture.server.settings import CHALLENGE
 
 # Answering "who are you" takes a server milliseconds; completing may take as long as it takes.
 PROBE_TIMEOUT_S = 2.0

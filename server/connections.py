@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-import ssl
 import sys
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -38,6 +37,7 @@ from suture.server.routes.access import MAX_HEAD_BYTES
 from suture.server.routes.body import READ_S
 from suture.server.settings import Settings
 from suture.server.sse import encode_json
+from suture.server.tls import tls_context
 
 HEAD_S = 20.0
 # Many clients send all of a body before they look at an answer: as long as one may take.
@@ -77,16 +77,6 @@ def http_config(app: ASGIApp, settings: Settings, drain_s: int) -> uvicorn.Confi
             None if settings.tls_cert is None else lambda *_: tls_context(settings)
         ),
     )
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """What TLS is served with: 1.2 or newer. Raises `OSError` or `ValueError`."""
-    assert settings.tls_cert is not None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # An encrypted key would ask the terminal; nobody sits before a server.
-    context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: "")
-    return context
 
 
 def raise_descriptor_limit() -> None:

@@ -24,7 +24,6 @@ from suture.server.request import CompletionRequest, CompletionResult, HealingLe
 
 MethodName = Literal["exact", "recursive", "drop_one", "off"]
 
-DEFAULT_TOKENS = 8
 MAX_TOKENS = 64
 
 _N_BEST = 12

@@ -47,6 +47,9 @@ class ExtraText:
 
 
 # llama.cpp's names and order.
+MAX_CANDIDATES = 16
+# Of a text that is explained, where nobody says how long it is to be.
+EXPLAINED_TOKENS = 8
 SAMPLERS = (
     "penalties",
     "dry",

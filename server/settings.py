@@ -30,6 +30,8 @@ from suture.server.errors import SetupError
 from suture.server.request import Healing, Layout
 from suture.server.wording import explain
 
+# How a server asks for an API key, by which our clients know that it is Suture.
+CHALLENGE = 'Bearer realm="suture"'
 _PREFIX = "SUTURE_"
 _NOT_SETTINGS = {"SUTURE_CONFIG", "SUTURE_DEBUG"}
 # As in a Host header: international names are in ASCII there.

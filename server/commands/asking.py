@@ -7,29 +7,21 @@ the same `/infill` body and the same events, so the text does not depend on whic
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args
 
-from suture.server.client import Absent, Client, ServerFailure, Stranger, Suture, parse_events
+from suture.server.client import Absent, Client, ServerFailure, Stranger, Suture
 from suture.server.commands.cursor import Cursor, is_target, read_cursor, read_text, sendable
 from suture.server.commands.flags import add_settings
-from suture.server.commands.pull import require_llama_cpp, with_model_file
 from suture.server.errors import SetupError, Unavailable
 from suture.server.request import FimBoundary, Reason, Shape
-from suture.server.routes.completer import Completer
-from suture.server.routes.delivery import collect, stream_events
-from suture.server.routes.explain import explained_request, explanation_json
-from suture.server.routes.llama_cpp import LlamaCppDialect
 from suture.server.settings import Settings, read_api_keys
-from suture.server.sse import encode_json
-from suture.server.trust import trust
+from suture.server.tls import trust
 
 # How long to wait for a server that is still loading its model.
 LOADING_TIMEOUT_S = 120.0
@@ -154,12 +146,10 @@ def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> As
             raise ServerFailure(f"{url}: {_why_not(found)}", _reason(found))
         if not isinstance(found, Absent):
             print(f"suture: {url}: {_why_not(found)}: completing locally", file=sys.stderr)
-    require_llama_cpp()
     # Only here: asking a server needs none of it.
-    from suture.server.local import local_completer
+    from suture.server.commands.in_process import open_here
 
-    settings = with_model_file(settings)
-    return _Local(stack, local_completer(settings), settings)
+    return open_here(settings, stack)
 
 
 def _serves(found: Suture, settings: Settings) -> bool:
@@ -240,45 +230,3 @@ def _when_loaded(ask: Callable[[], T]) -> T:
             if time.monotonic() + error.retry_after > deadline:
                 raise
             time.sleep(error.retry_after)
-
-
-class _Local:
-    """A completer in this process, which `opened` gives ready."""
-
-    def __init__(
-        self, stack: ExitStack, opened: AbstractContextManager[Completer], settings: Settings
-    ) -> None:
-        self._completer = stack.enter_context(opened)
-        self._runner = stack.enter_context(asyncio.Runner())
-        self._settings = settings
-
-    def complete(self, body: Json) -> Iterator[Json]:
-        asked = LlamaCppDialect().parse(body, self._settings, self._completer.model)
-        chunks = self._completer.complete(asked.request)
-        try:
-            events = stream_events(chunks, asked)
-            while (raw := self._runner.run(_next(events))) is not None:
-                yield from parse_events([raw])
-        finally:
-            self._runner.run(chunks.aclose())
-
-    def candidates(self, body: Json) -> list[Json]:
-        asked = LlamaCppDialect().parse(body, self._settings, self._completer.model)
-        chunks = self._completer.complete(asked.request)
-        try:
-            candidates = self._runner.run(collect(chunks, asked))
-        finally:
-            self._runner.run(chunks.aclose())
-        # What a client reads: tuples and the like are JSON's own afterwards.
-        answers: list[Json] = json.loads(encode_json(asked.answer.whole(candidates)))
-        return answers
-
-    def explain(self, body: Json) -> Json:
-        model = self._completer.model
-        request = explained_request(body, self._settings, model)
-        explanation = self._runner.run(self._completer.explain(request))
-        return explanation_json(explanation, model.name)
-
-
-async def _next(events: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(events, None)

@@ -26,7 +26,7 @@ from suture.server.commands.cursor import Cursor
 from suture.server.commands.diff import unified_diff
 from suture.server.commands.flags import settings_of
 from suture.server.errors import SetupError
-from suture.server.routes.fields import MAX_CANDIDATES
+from suture.server.request import MAX_CANDIDATES
 
 SUMMARY = "complete at a cursor in a file"
 

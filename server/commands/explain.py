@@ -22,7 +22,7 @@ from suture.server.client import ServerFailure
 from suture.server.commands import exits
 from suture.server.commands.asking import Json, add_question, choose, read_question
 from suture.server.commands.flags import settings_of
-from suture.server.explanation import DEFAULT_TOKENS
+from suture.server.request import EXPLAINED_TOKENS
 from suture.server.settings import has_dumb_terminal
 
 SUMMARY = "explain a completion: tokens, covers, methods, prompt"
@@ -35,7 +35,7 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_question(parser, DEFAULT_TOKENS)
+    add_question(parser, EXPLAINED_TOKENS)
     parser.add_argument("--json", action="store_true", help="print the answer of /v1/explain")
 
 

@@ -24,14 +24,14 @@ from suture.server.client import Stranger, Suture
 from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, require_pulled, with_model_files
-from suture.server.connections import tls_context
 from suture.server.errors import SetupError, SutureError
-from suture.server.routes.access import is_loopback
+from suture.server.hosts import is_loopback
 from suture.server.service import Notifying, inherited_listener
 from suture.server.settings import Settings, inherited_sockets, notify_socket, read_api_keys
 from suture.server.supervisor import Display, Plain, Spawn, Supervisor
 from suture.server.terminal import StatusLine, has_terminal, takes_a_status_line
-from suture.server.worker import Worker, start_worker
+from suture.server.tls import tls_context
+from suture.server.worker_process import Worker, start_worker
 
 SUMMARY = "serve completions over HTTP"
 

@@ -20,20 +20,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Callable, Iterator
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from suture.server.errors import RequestError
+from suture.server.hosts import is_address, is_loopback
 from suture.server.routes.body import BODIES, SharedRoom
 from suture.server.routes.delivery import CALLER, Dialect, error_response
 from suture.server.routes.limits import PLACES, ClientLimits
 from suture.server.routes.pages import PAGE_PATHS
-from suture.server.settings import Settings, read_api_keys
+from suture.server.settings import CHALLENGE, Settings, read_api_keys
 
-CHALLENGE = 'Bearer realm="suture"'
 MAX_HEAD_BYTES = 64 * 2**10
 # Probes must see whether we live without holding a key; and a browser has none to open a page
 # with, of which what it shows is asked for with one. The document is that of any server.
@@ -57,22 +56,6 @@ class HeadTooLarge(RequestError):
     """The headers have more in them than any client needs."""
 
     status = 431
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` is a name or an address that only this machine can reach."""
-    if is_address(host):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")
-
-
-def is_address(host: str) -> bool:
-    """Whether `host` is an IP address, not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def host_name(header: str) -> str:

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from suture.server.explanation import (
-    DEFAULT_TOKENS,
     CoverNode,
     Covers,
     CoverShare,
@@ -25,7 +24,7 @@ from suture.server.explanation import (
     Token,
 )
 from suture.server.openapi.operation import Operation
-from suture.server.request import CompletionRequest
+from suture.server.request import EXPLAINED_TOKENS, CompletionRequest
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
 from suture.server.routes.delivery import (
@@ -47,7 +46,7 @@ Json = dict[str, Any]
 def explained_request(body: Json, settings: Settings, model: ModelInfo) -> CompletionRequest:
     """The request that `body` asks to have explained; raises `InvalidRequest`."""
     if body.get("n_predict") is None and body.get("max_tokens") is None:
-        body = body | {"n_predict": DEFAULT_TOKENS}
+        body = body | {"n_predict": EXPLAINED_TOKENS}
     # Its texts are compared by their covers, not by the scores of their tokens.
     return replace(validate(InfillBody, body).to_request(settings, model), n_probs=None)
 

@@ -25,13 +25,12 @@ from pydantic import (
 )
 
 from suture.server.errors import InvalidRequest
-from suture.server.request import SamplingParams
+from suture.server.request import MAX_CANDIDATES, SamplingParams
 
 MAX_INT = 2**31 - 1
 # Below what the automaton takes: a request's shape may add stops of its own.
 MAX_STOPS = 64
 MAX_STOP_BYTES = 4096
-MAX_CANDIDATES = 16
 MAX_BIASES = 1024
 MAX_BREAKERS = 32
 MAX_PROBS = 100

@@ -38,7 +38,7 @@ import argparse, socket, sys
 from suture.server.commands import serve
 from suture.server.commands.flags import settings_of
 from suture.server.supervisor import Supervisor
-from suture.server.worker import start_worker
+from suture.server.worker_process import start_worker
 parser = argparse.ArgumentParser()
 serve.add_arguments(parser)
 settings = settings_of(parser.parse_args(sys.argv[2:]))

@@ -60,12 +60,12 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCompleter:
     module.__dict__["local_completer"] = local_completer
     monkeypatch.setitem(sys.modules, "suture.server.local", module)
     # The fake runs without it.
-    monkeypatch.setattr("suture.server.commands.asking.require_llama_cpp", lambda: None)
+    monkeypatch.setattr("suture.server.commands.in_process.require_llama_cpp", lambda: None)
 
     def find(given: Settings) -> Settings:
         return given if given.model is None else with_model_file(given)
 
-    monkeypatch.setattr("suture.server.commands.asking.with_model_file", find)
+    monkeypatch.setattr("suture.server.commands.in_process.with_model_file", find)
     return fake
 
 

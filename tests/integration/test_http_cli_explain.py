@@ -95,8 +95,8 @@ def test_json_is_the_answer_of_the_route_and_the_same_in_process(
     module = ModuleType("suture.server.local")
     module.__dict__["local_completer"] = local_completer
     monkeypatch.setitem(sys.modules, "suture.server.local", module)
-    monkeypatch.setattr("suture.server.commands.asking.require_llama_cpp", lambda: None)
-    monkeypatch.setattr("suture.server.commands.asking.with_model_file", lambda given: given)
+    monkeypatch.setattr("suture.server.commands.in_process.require_llama_cpp", lambda: None)
+    monkeypatch.setattr("suture.server.commands.in_process.with_model_file", lambda given: given)
     answers = []
     for where in (["--server", url], ["--local"]):
         cli.main(["explain", f"{file}:1:13", "--json", *where, *SPM, "--give-back", "1"])

@@ -23,7 +23,7 @@ from support.raw_http import until
 from suture.server import cli
 from suture.server.commands import serve
 from suture.server.errors import SetupError
-from suture.server.worker import start_worker
+from suture.server.worker_process import start_worker
 
 TESTS = Path(__file__).parents[1]
 CERT, KEY = (TESTS / "support" / "tls" / name for name in ("cert.pem", "key.pem"))
@@ -34,7 +34,7 @@ SERVE = """
 import json, sys
 from suture.server.commands import serve
 from suture.server.supervisor import Supervisor
-from suture.server.worker import start_worker
+from suture.server.worker_process import start_worker
 from support.http_server import settings
 at = settings(**{'port': 0} | json.loads(sys.argv[1]))
 with serve.bind(at) as listener:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from suture.server import cli
 from suture.server.commands import serve
-from suture.server.worker import start_worker
+from suture.server.worker_process import start_worker
 
 WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 

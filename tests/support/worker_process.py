@@ -14,7 +14,7 @@ from pathlib import Path
 
 from support.http_server import settings
 from suture.server.commands import serve
-from suture.server.worker import start_worker
+from suture.server.worker_process import start_worker
 
 SUPPORT = Path(__file__).parent
 # The worker itself, with all that it writes in a file.

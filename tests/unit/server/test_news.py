@@ -8,8 +8,9 @@ import pytest
 
 from support.fake_completer import FakeCompleter
 from suture.server.counters import Counters, Measured, RequestCounters
-from suture.server.news import News, Reporter, read_news
+from suture.server.news import News, read_news
 from suture.server.one_model import OneModel
+from suture.server.reporter import Reporter
 from suture.server.terminal import describe
 
 URL = "http://127.0.0.1:8012"

@@ -1,7 +1,7 @@
-"""Which certificates our clients trust a server by.
+"""TLS: what we serve with, and which certificates our clients trust a server by.
 
-Their HTTP library would take proxies from the environment together with these, and a server that
-is this machine, or one that the user named, is asked directly.
+The clients' HTTP library would take proxies from the environment together with these, and a server
+that is this machine, or one that the user named, is asked directly.
 """
 
 from __future__ import annotations
@@ -10,6 +10,16 @@ import ssl
 
 from suture.server.errors import SetupError
 from suture.server.settings import Settings, named_certificates
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext:
+    """What TLS is served with: 1.2 or newer. Raises `OSError` or `ValueError`."""
+    assert settings.tls_cert is not None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # An encrypted key would ask the terminal; nobody sits before a server.
+    context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: "")
+    return context
 
 
 def trust(url: str, settings: Settings) -> ssl.SSLContext | bool:
