@@ -12,8 +12,13 @@ export CUDA PORTABLE
 # Programs of others that tests drive: those that `make clients` installed, unless told otherwise.
 CLIENTS := $(VENV)/clients
 export TABBY_AGENT_DIR ?= $(wildcard $(CLIENTS)/node_modules/tabby-agent)
+# Editors that tests drive: what `make test-editors` installed.
+EDITORS := $(VENV)/editors
+export CODE_SERVER_DIR ?= $(abspath $(EDITORS)/code-server)
+VSCODE := editor-clients/vscode
+VSIX := $(VSCODE)/suture.vsix
 
-.PHONY: setup demo serve clients test check fix pages bench .bench clean
+.PHONY: setup demo serve clients vscode test test-editors check fix pages bench .bench clean
 
 setup: $(STAMP)
 	@$(BIN)/python .dev/llama_wheel.py
@@ -39,15 +44,34 @@ $(CLIENTS)/node_modules/tabby-agent:
 	@npm install --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --no-save --loglevel=error \
 		tabby-agent@1.5.0
 
+# The extension for VS Code. Needs npm; no script of a package is run.
+vscode: $(VSIX)
+
+$(VSIX): $(VSCODE)/node_modules/.package-lock.json $(wildcard $(VSCODE)/src/*.ts) \
+		$(addprefix $(VSCODE)/, package.json tsconfig.json build.mjs .vscodeignore README.md CHANGELOG.md icon.png)
+	@cd $(VSCODE) && PATH="$(abspath $(EDITORS)/bin):$$PATH" npm run --silent package
+
+$(VSCODE)/node_modules/.package-lock.json: $(VSCODE)/package-lock.json
+	@cd $(VSCODE) && PATH="$(abspath $(EDITORS)/bin):$$PATH" \
+		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 test: setup
 	@$(BIN)/python -m pytest
+
+# The same scenarios in each editor. Installs what is missing: a browser and tmux (as root, with apt),
+# Node 24 and code-server (700 MB), the extension; the first time that takes two minutes.
+test-editors: setup
+	@$(BIN)/python .dev/install_editors.py $(EDITORS)
+	@$(MAKE) --no-print-directory vscode
+	@$(BIN)/python -m pytest tests/editors $(ARGS)
 
 check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
-	@$(BIN)/mypy .dev/demo.py .dev/llama_wheel.py
+	@$(BIN)/mypy .dev/demo.py .dev/install_editors.py .dev/llama_wheel.py
 	@$(BIN)/lint-imports
 
 fix: setup
@@ -66,7 +90,7 @@ bench: .bench
 # One of the engine's benchmarks: make bench-decoding LLAMA_SERVER=PATH ARGS='--n 3'.
 # Without LLAMA_SERVER only ours is measured, and so it is by those that compare with nothing of it.
 # docs/performance.md says which there are.
-COMPARED := decoding drafting keystrokes leaving readiness typing_stability
+COMPARED := decoding drafting editors keystrokes leaving readiness typing_stability
 bench-%: .bench
 	@$(BIN)/python benchmarks/$*.py \
 		$(if $(LLAMA_SERVER),$(if $(filter $*,$(COMPARED)),--llama-server $(LLAMA_SERVER))) $(ARGS)

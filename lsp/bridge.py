@@ -12,7 +12,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Coroutine
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from lsprotocol import types
@@ -20,17 +20,24 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from suture.lsp.completions import SUPERSEDED, Completions, Outcome
+from suture.lsp.context.other_files import OtherFiles
+from suture.lsp.context.workspace import workspace_of
+from suture.lsp.counting import Counting
 from suture.lsp.documents import Cursor, Position
 from suture.lsp.gates import Refusal
-from suture.lsp.http_client import Address, Health, ServerClient, Unanswered
+from suture.lsp.http_client import READY, Address, Health, ServerClient, Unanswered
 from suture.lsp.launch import Presence, locate
 from suture.lsp.positions import ENCODINGS
 from suture.lsp.protocol import BridgeProtocol
-from suture.lsp.ranges import CURSOR, Asked, Item, Row, ask_at, item_of, profile_of
+from suture.lsp.ranges import CURSOR, Asked, Item, Profile, Row, ask_at, item_of, profile_of
 from suture.lsp.settings import read_options
+from suture.lsp.shown import Suggestion
+from suture.lsp.stats import stats_file
 from suture.lsp.status import Status
-from suture.lsp.sync import CLOSE
+from suture.lsp.sync import CHANGE, CLOSE, OPEN
+from suture.lsp.tally import Mark, n_characters
 from suture.lsp.transport import read_messages
+from suture.server.settings import load_settings
 from suture.server.version import VERSION
 
 Json = dict[str, Any]
@@ -38,6 +45,7 @@ Json = dict[str, Any]
 logger = logging.getLogger(__name__)
 
 SECTION = "suture"
+NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
 WATCH_S = 2.0
 # How long a client may take to tell its configuration, before nobody waits for it any more.
 CONFIGURED_S = 10.0
@@ -49,16 +57,23 @@ class Bridge(LanguageServer):
     protocol: BridgeProtocol
 
     def __init__(self, url: str | None = None) -> None:
-        super().__init__("suture", VERSION, protocol_cls=BridgeProtocol)
+        super().__init__(
+            "suture", VERSION, protocol_cls=BridgeProtocol, notebook_document_sync=NOTEBOOKS
+        )
         self._url = url
         self._presence = Presence()
         self._given: Json = {}  # initializationOptions.suture
         self.counts: Counter[str] = Counter()
+        self.counting = Counting(lambda: stats_file(load_settings().cache))
         self.profile = CURSOR
         self.status = Status(self._send_status)
         options, _ = read_options(None)
         self.client = ServerClient(self._locate, self._on_health)
         self.completions = Completions(self.client, secrets.token_hex(8), options)
+        self.others = OtherFiles(self.protocol.documents, self.completions)
+        self.completions.others_with = self.others.sent_with
+        self.completions.path_in = self.others.path_in
+        self._is_of_folders = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_configured = asyncio.Event()
         self._is_copilot_style = False
@@ -104,6 +119,7 @@ class Bridge(LanguageServer):
         section = given.get(SECTION)
         self._given = section if isinstance(section, dict) else {}
         self.profile = profile_of(params.client_info.name if params.client_info else "")
+        self._is_of_folders = params.workspace_folders is not None
         self.take_options({})
         if not self._has_configuration:
             self._is_configured.set()
@@ -122,6 +138,15 @@ class Bridge(LanguageServer):
             self.completions.forget()
         if options.server != before.server:
             self.client.relocate()
+        self.take_folders()
+
+    def take_folders(self) -> None:
+        """Know the folders that are open now, as clients name them or their root."""
+        folders = [(one.uri, one.name) for one in self.workspace.folders.values()]
+        root = self.workspace.root_uri
+        if root is not None and not self._is_of_folders:
+            folders = [(root, "")]
+        self.others.take(self.completions.options, workspace_of(folders))
 
     async def start(self) -> None:
         """Find the server before the first key, so that its model is loaded meanwhile."""
@@ -182,6 +207,7 @@ class Bridge(LanguageServer):
             refused = self.completions.refuse(cursor.uri, Refusal("DISABLED", message))
             self.status.outcome(refused)
             return None
+        self.others.asked(asked.cursor)
         try:
             outcome = await self.completions.complete(asked.cursor, is_automatic)
         except Exception as error:  # a fault of ours is no reason for a message box, either
@@ -193,12 +219,27 @@ class Bridge(LanguageServer):
         self.status.outcome(outcome)
         return asked, outcome
 
-    def item(self, asked: Asked, outcome: Outcome) -> Item | None:
-        """The item of an outcome, as this client shows it."""
+    def items(self, asked: Asked, outcome: Outcome) -> list[tuple[Item, Mark]]:
+        """The items of an outcome, as this client shows them, the first at once."""
+        if outcome.suggestion is None:
+            return []
+        suggestions = (outcome.suggestion, *outcome.alternatives)
+        # The last that is answered is the one that is shown.
+        marked = [self._marked(asked, one, self.profile) for one in reversed(suggestions)]
+        return marked[::-1]
+
+    def row(self, asked: Asked, outcome: Outcome) -> tuple[Item, Mark] | None:
+        """The item of an outcome as a row of a popup."""
         if outcome.suggestion is None:
             return None
-        encoding = self.protocol.documents.encoding
-        return item_of(asked, outcome.suggestion, self.profile, encoding)
+        return self._marked(asked, outcome.suggestion, replace(self.profile, starts_at="word"))
+
+    def _marked(self, asked: Asked, suggestion: Suggestion, profile: Profile) -> tuple[Item, Mark]:
+        item = item_of(asked, suggestion, profile, self.protocol.documents.encoding)
+        n_left = n_characters(suggestion.text)
+        mark = Mark(suggestion.number, suggestion.start, n_characters(item.text) - n_left)
+        self.counting.tally.answered(asked.real.uri, asked.real.language, mark, n_left)
+        return item, mark
 
     async def explained(self) -> Json:
         """All that is known of the last request, and of the server."""
@@ -221,11 +262,18 @@ class Bridge(LanguageServer):
         return await asyncio.to_thread(locate, server, self._presence, self._url)
 
     def _on_event(self, method: str, uri: str) -> None:
-        if method == CLOSE:
+        if method == OPEN:
+            self.others.opened(uri)
+        elif method == CHANGE:
+            self.others.changed(uri)
+        elif method == CLOSE:
             self.completions.close(uri)
+            self.others.closed(uri)
 
     def _on_health(self, health: Health) -> None:
         self.status.healthy(health)
+        if health == READY:
+            self.others.server_came()
         self.begin(self._show_progress(health.reason == "LOADING"))
 
     def _send_status(self, status: Json) -> None:
@@ -260,14 +308,18 @@ class Bridge(LanguageServer):
         """End with the editor, also where it leaves our standard input open."""
         while _is_alive(process_id):
             await asyncio.sleep(WATCH_S)
+        self.counting.save()
         os._exit(1)
 
     async def _end(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self.others.end()
+        self.counting.end()
         self.completions.end()
         await self.client.close()
         self._presence.end()
+        await asyncio.to_thread(self.counting.save)
 
 
 def _merged(below: Json, above: Json) -> Json:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suture.lsp.context.chunks import Chunk
 from suture.lsp.debounce import Debounce
 from suture.lsp.documents import Cursor, without_halves
 from suture.lsp.gates import Refusal, Switches, cursor_gate, file_gate, path_of
@@ -27,6 +28,9 @@ from suture.server.shaping.closers import line_rest
 
 Json = dict[str, Any]
 
+# Who asks by hand where a text is shown gets so many others beside it, drawn as freely.
+N_ALTERNATIVES = 3
+_FREELY: Json = {"temperature": 0.8, "top_p": 0.95}
 # What an engine has written by then is shown, up to its last whole line.
 MAX_PREDICT_MS = 4000
 
@@ -35,7 +39,8 @@ MAX_PREDICT_MS = 4000
 class Outcome:
     """What came of a request; `source` is `typed`, `ahead` or `server` where a text came.
 
-    `report` is the server's `suture` object, where it was asked.
+    `alternatives` may come in the place of the suggestion. `report` is the server's `suture`
+    object, where it was asked, and `files` are those whose text it was sent beside the cursor's.
     """
 
     suggestion: Suggestion | None = None
@@ -44,6 +49,8 @@ class Outcome:
     source: str = ""
     took_ms: float = 0.0
     report: Json = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    alternatives: tuple[Suggestion, ...] = ()
 
 
 SUPERSEDED = Outcome(reason="SUPERSEDED", message="a newer request came")
@@ -62,13 +69,16 @@ class Completions:
     """Completes in all documents of one editor.
 
     `options` and `switches` are those in force, which may change at any time. `session` is a name
-    that no other editor has.
+    that no other editor has. `others_with` and `path_in` tell of a document, by its URI, what is
+    sent of other files with it, and its path as the model is told it.
     """
 
     def __init__(self, client: ServerClient, session: str, options: Options) -> None:
         self.options = options
         self.switches = Switches()
         self.last = Outcome(message="nothing was asked yet")
+        self.others_with: Callable[[str], Sequence[Chunk]] = _nothing
+        self.path_in: Callable[[str], str | None] = _whole_path
         self._client = client
         self._session = session
         self._seq = 0
@@ -86,6 +96,9 @@ class Completions:
         outcome = self._at_hand(cursor, is_automatic)
         if outcome is None:
             outcome = await self._fly(cursor.uri, self._ask(cursor, is_automatic))
+        elif outcome.suggestion is not None and not is_automatic:
+            others = self._with_alternatives(cursor, outcome, outcome.suggestion)
+            outcome = await self._fly(cursor.uri, others)
         else:
             self._end_flight(cursor.uri)
         took_ms = (time.perf_counter() - started) * 1000
@@ -121,6 +134,26 @@ class Completions:
         except Unanswered as error:
             return Outcome(reason=error.health.reason, message=str(error))
         return Outcome(source="server", report=answer.report)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for the server, or will for what it writes ahead."""
+        is_ahead = self._ahead is not None and not self._ahead.task.done()
+        return is_ahead or bool(self._flights)
+
+    def may_read(self, uri: str, language: str) -> bool:
+        """Whether anything is asked in a document."""
+        return self._gate(uri, language) is None
+
+    async def read_ahead(self, cursor: Cursor, chunks: Sequence[Chunk]) -> bool:
+        """Whether the server has read text of other files, and that around a cursor (C8)."""
+        # In a session of its own, for it is nobody's wait that it would end.
+        body = self._body(cursor, "/read") | {"input_extra": _extra(chunks), "n_predict": 0}
+        try:
+            answer = await self._client.infill(body)
+        except Unanswered:
+            return False
+        return answer.reason is None
 
     def forget(self, uri: str | None = None) -> None:
         """Forget what was shown in a document, or in all."""
@@ -175,17 +208,43 @@ class Completions:
         wait_ms = self._debounce.wait_ms(is_automatic, self.options.debounce_ms)
         await asyncio.sleep(wait_ms / 1000)
         started = time.perf_counter()
+        body = self._body(cursor)
+        files = tuple(chunk["filename"] for chunk in body.get("input_extra", ()))
         try:
-            answer = await self._client.infill(self._body(cursor))
+            answer = await self._client.infill(body)
         except Unanswered as error:
             return Outcome(reason=error.health.reason, message=str(error))
         self._debounce.answered((time.perf_counter() - started) * 1000)
         if answer.suggestion.says_nothing(cursor.suffix):
             nothing: Reason = "DUPLICATE_SUFFIX" if answer.suggestion.text.strip() else "EMPTY"
-            return Outcome(reason=answer.reason or nothing, report=answer.report)
+            reason = answer.reason or nothing
+            return Outcome(reason=reason, report=answer.report, files=files)
         self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, answer.suggestion)
         self._fetch_ahead(cursor, answer.suggestion)
-        return Outcome(answer.suggestion, answer.reason, source="server", report=answer.report)
+        return Outcome(
+            answer.suggestion,
+            answer.reason,
+            source="server",
+            report=answer.report,
+            files=files,
+        )
+
+    async def _with_alternatives(
+        self, cursor: Cursor, outcome: Outcome, suggestion: Suggestion
+    ) -> Outcome:
+        """The outcome with other texts for its place: a second request by hand asks for them."""
+        self._end_ahead()
+        self._client.try_again()
+        try:
+            answers = await self._client.candidates(self._body(cursor) | _FREELY, N_ALTERNATIVES)
+        except Unanswered:
+            return outcome
+        found = dict.fromkeys(answer.suggestion for answer in answers)
+        others = [one for one in found if one != suggestion and not one.says_nothing(cursor.suffix)]
+        # The latest is gone on with, where several have what is typed: that is the first again.
+        for one in (*reversed(others), suggestion):
+            self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, one)
+        return replace(outcome, alternatives=tuple(others))
 
     def _fetch_ahead(self, cursor: Cursor, suggestion: Suggestion) -> None:
         """Ask for what follows a suggestion, in the pause while the user reads it (Q2)."""
@@ -252,8 +311,10 @@ class Completions:
             task.cancel()
 
     def _file_gate(self, cursor: Cursor) -> Refusal | None:
-        now = time.monotonic()
-        return file_gate(cursor.uri, cursor.language, self.options, self.switches, now)
+        return self._gate(cursor.uri, cursor.language)
+
+    def _gate(self, uri: str, language: str) -> Refusal | None:
+        return file_gate(uri, language, self.options, self.switches, time.monotonic())
 
     def _shown_in(self, uri: str) -> Shown:
         return self._shown.setdefault(uri, Shown())
@@ -262,7 +323,6 @@ class Completions:
         """The body of `/infill` for a cursor. Sessions are documents: one has one cursor."""
         self._seq += 1
         options = self.options
-        path = path_of(cursor.uri)
         body = {
             "input_prefix": without_halves(cursor.prefix),
             "input_suffix": without_halves(cursor.suffix),
@@ -272,13 +332,27 @@ class Completions:
             "shape": "auto" if options.multiline and _may_go_on(cursor) else "line",
             "session": f"{self._session}/{hash(cursor.uri):x}{kind}",
             "seq": self._seq,
-            "path": path if path.startswith("/") else None,
+            "path": self.path_in(cursor.uri),
             "language": cursor.language or None,
             "healing": options.healing,
             "give_back": options.give_back,
             "layout": options.layout,
+            "input_extra": _extra(self.others_with(cursor.uri)) or None,
         }
         return {name: value for name, value in body.items() if value is not None}
+
+
+def _extra(chunks: Sequence[Chunk]) -> list[Json]:
+    return [{"text": chunk.text, "filename": chunk.name} for chunk in chunks]
+
+
+def _nothing(uri: str) -> Sequence[Chunk]:
+    return ()
+
+
+def _whole_path(uri: str) -> str | None:
+    path = path_of(uri)
+    return path if path.startswith("/") else None
 
 
 def after_accepting(cursor: Cursor, suggestion: Suggestion) -> Cursor:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from suture.lsp.positions import Encoding, index_of
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)")
+# A long line without an end is tried once, not from each of its characters.
+_LINE = re.compile(r"[^\r\n]*+(?:\r\n|\n|\r)|[^\r\n]++")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # More than any prompt holds, and what is sent of a long file. It is cut at whole blocks of lines,
 # so that what is sent begins at the same line for as long as one types in a place. Where lines are
@@ -200,7 +201,7 @@ def split_lines(text: str) -> list[str]:
         # Two halves of a character that came one by one are the character.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     lines = _LINE.findall(text)
-    return [*lines, text[sum(map(len, lines)) :]]
+    return lines if lines and lines[-1][-1] not in "\r\n" else [*lines, ""]
 
 
 def without_halves(text: str) -> str:

@@ -53,7 +53,7 @@ class Switches:
         return options.enable if self.enable is None else self.enable
 
     def has_language(self, options: Options, language: str) -> bool:
-        default = options.languages.get(language, language not in _NOT_CODE)
+        default = options.languages.get(language, has_code(language))
         return self.languages.get(language, default)
 
 
@@ -61,11 +61,8 @@ def file_gate(
     uri: str, language: str, options: Options, switches: Switches, now: float
 ) -> Refusal | None:
     """Why no suggestion comes in a file; None where one may."""
-    path = path_of(uri)
-    if is_secret_path(path):
-        return Refusal("EXCLUDED", "files of this name hold secrets")
-    if glob := next((one for one in options.exclude if _matches(path, one)), None):
-        return Refusal("EXCLUDED", f'suture.exclude has "{glob}"')
+    if (excluded := exclusion(path_of(uri), options)) is not None:
+        return excluded
     if not switches.is_on(options):
         return Refusal("DISABLED", "suggestions are turned off")
     if now < switches.snoozed_until:
@@ -74,6 +71,20 @@ def file_gate(
     if not switches.has_language(options, language):
         return Refusal("DISABLED", f"suggestions are turned off for {language}")
     return None
+
+
+def exclusion(path: str, options: Options) -> Refusal | None:
+    """Why nothing of a file is ever sent; None where it may be."""
+    if is_secret_path(path):
+        return Refusal("EXCLUDED", "files of this name hold secrets")
+    if glob := next((one for one in options.exclude if _matches(path, one)), None):
+        return Refusal("EXCLUDED", f'suture.exclude has "{glob}"')
+    return None
+
+
+def has_code(language: str) -> bool:
+    """Whether documents of a language are texts that one writes, and not an editor's own pages."""
+    return language not in _NOT_CODE
 
 
 def cursor_gate(cursor: Cursor, is_automatic: bool) -> Refusal | None:

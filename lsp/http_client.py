@@ -10,11 +10,12 @@ Whoever is cancelled while waiting closes the connection, which ends the work in
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, get_args
 
 import httpx2
@@ -111,18 +112,29 @@ class ServerClient:
         self._opening: asyncio.Task[_Connection] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
 
     @property
     def health(self) -> Health:
         return self._health
+
+    @property
+    def url(self) -> str | None:
+        """Where the server is that was asked last; None while none is known."""
+        return None if self._connection is None else self._connection.address.url
 
     def try_again(self) -> None:
         """Ask the server at the next request, whatever failed before: the user wants it."""
         self._backoff.reset()
 
     async def infill(self, body: Json) -> Answer:
-        """The answer to a body of `/infill`; raises `Unanswered`."""
-        return await self._ask("POST", "/infill", body, _answer)
+        """The answer to a body of `/infill`, numbered; raises `Unanswered`."""
+        return self._numbered(await self._ask("POST", "/infill", body, _answer))
+
+    async def candidates(self, body: Json, n: int) -> list[Answer]:
+        """At most `n` answers that differ, the best first; raises `Unanswered`."""
+        answers = await self._ask("POST", "/infill", body | {"n_cmpl": n}, _answers)
+        return [self._numbered(answer) for answer in answers]
 
     async def check(self) -> None:
         """Find the server, start it where it has to be, and see that it is ready.
@@ -169,6 +181,10 @@ class ServerClient:
             self._backoff.reset()
             self._change(READY)
         return answer
+
+    def _numbered(self, answer: Answer) -> Answer:
+        suggestion = replace(answer.suggestion, number=next(self._numbers))
+        return replace(answer, suggestion=suggestion)
 
     async def _connect(self) -> _Connection:
         while self._connection is None:
@@ -329,7 +345,17 @@ def _told(response: httpx2.Response, address: Address) -> tuple[Reason, str]:
 
 
 def _answer(content: bytes) -> Answer:
-    report = _object(content).get("suture")
+    return _answer_of(_object(content))
+
+
+def _answers(content: bytes) -> list[Answer]:
+    told = _value(content)
+    told = told if isinstance(told, list) else [told]
+    return [_answer_of(one if isinstance(one, dict) else {}) for one in told]
+
+
+def _answer_of(told: Json) -> Answer:
+    report = told.get("suture")
     edit = report.get("edit") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(edit, dict):
         raise Unanswered("ERROR", "what answers is not Suture")
@@ -344,8 +370,12 @@ def _reason(raw: Any) -> Reason | None:
 
 
 def _object(raw: bytes) -> Json:
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
+    value = _value(raw)
     return value if isinstance(value, dict) else {}
+
+
+def _value(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None

@@ -27,6 +27,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from suture.lsp.documents import Cursor, Documents, Position
+from suture.lsp.notebooks import NOTEBOOK_EVENTS, Notebooks
 from suture.lsp.sync import EVENTS, apply_event, read_position
 
 logger = logging.getLogger(__name__)
@@ -53,10 +54,13 @@ class BridgeProtocol(LanguageServerProtocol):
     def __init__(self, server: LanguageServer, converter: Converter) -> None:
         super().__init__(server, converter)
         self.documents = Documents()
+        self.notebooks = Notebooks(self.documents)
         self.cursor: contextvars.ContextVar[Cursor | None]
         self.cursor = contextvars.ContextVar("cursor", default=None)
         self.exit: Exit | None = None
         self.on_event: Callable[[str, str], None] = _ignore
+        # What clients tell beyond the protocol, by its method: taken as it comes.
+        self.on_told: dict[str, Callable[[Any], None]] = {}
         self._is_initialized = False
 
     def receive(self, body: bytes) -> None:
@@ -137,6 +141,13 @@ class BridgeProtocol(LanguageServerProtocol):
             if uri is not None:
                 self.on_event(method, uri)
             return
+        if method in NOTEBOOK_EVENTS:
+            for event, uri in self.notebooks.apply(method, message.get("params")):
+                self.on_event(event, uri)
+            return
+        if (take := self.on_told.get(method)) is not None:
+            take(message.get("params"))
+            return
         try:
             structured = self.structure_message({"params": None, **message})
         except JsonRpcException:
@@ -148,7 +159,8 @@ class BridgeProtocol(LanguageServerProtocol):
         # Within the request's own context, before anything else is read (P3).
         if method_name in COMPLETIONS:
             place = Position(params.position.line, params.position.character)
-            self.cursor.set(self.documents.cursor(params.text_document.uri, place))
+            cursor = self.documents.cursor(params.text_document.uri, place)
+            self.cursor.set(None if cursor is None else self.notebooks.around(cursor))
         super()._handle_request(msg_id, method_name, params)
 
     def _refuse_params(self, msg_id: int | str, method: str) -> None:

@@ -5,6 +5,8 @@ range goes from the start of the line over the closers that the text writes itse
 begins with what is typed. Neovim covers what stands in a range, so its range begins at the cursor;
 its buffers have no CR, whatever the file has. Others get a range at the cursor.
 
+A row of a popup begins with the word before the cursor: editors show those rows that it begins.
+
 With a row of the popup selected, VS Code shows only what goes on from that row: the model is asked
 as if it were typed, and the item begins with it.
 
@@ -13,22 +15,26 @@ R1  The item, accepted, makes of the document what the suggestion makes of it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from suture.lsp.documents import Cursor, Position
 from suture.lsp.positions import Encoding, index_of, length
 from suture.lsp.shown import Suggestion
 
+_WORD = re.compile(r"\w*\Z")
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a client shows items."""
+    """How a client shows items: from where in the line, and with whose line ends."""
 
-    starts_at_line: bool = False
+    starts_at: Literal["line", "word", "cursor"] = "cursor"
     keeps_line_ends: bool = True
 
 
-LINE = Profile(starts_at_line=True)
+LINE = Profile(starts_at="line")
 NEOVIM = Profile(keeps_line_ends=False)
 CURSOR = Profile()
 # The editors that are VS Code, as they name themselves.
@@ -99,7 +105,7 @@ class Item:
 def item_of(asked: Asked, suggestion: Suggestion, profile: Profile, encoding: Encoding) -> Item:
     """The item of a suggestion (R1)."""
     real, cursor = asked.real, asked.cursor
-    first = 0 if profile.starts_at_line else asked.start
+    first = _first(real.before[: asked.start], profile)
     n_behind = len(real.after) - len(cursor.after) + suggestion.delete_after
     end = length(real.before, encoding) + length(real.after[:n_behind], encoding)
     text = cursor.before[first:] + suggestion.text
@@ -109,5 +115,13 @@ def item_of(asked: Asked, suggestion: Suggestion, profile: Profile, encoding: En
         start=Position(real.line, length(real.before[:first], encoding)),
         end=Position(real.line, end),
         text=text,
-        filter_text=text if profile.starts_at_line else None,
+        filter_text=text if profile.starts_at != "cursor" else None,
     )
+
+
+def _first(before: str, profile: Profile) -> int:
+    """The index in the line at which an item begins."""
+    if profile.starts_at == "cursor":
+        return len(before)
+    word = _WORD.search(before)
+    return word.start() if word is not None and profile.starts_at == "word" else 0

@@ -12,6 +12,7 @@ from suture.lsp.bridge import SECTION, Bridge
 from suture.lsp.documents import Position
 from suture.lsp.protocol import INLINE, LIST
 from suture.lsp.ranges import Item, Row
+from suture.lsp.tally import Event, Mark
 from suture.server.version import VERSION
 
 Json = dict[str, Any]
@@ -28,6 +29,14 @@ EVENTS = {
 }
 
 
+# Of which `suture stats` tells.
+COUNTED: dict[str, Event] = {
+    "shown": "shown",
+    "partly_accepted": "partly_accepted",
+    "rejected": "rejected",
+}
+
+
 def create_bridge(url: str | None = None) -> Bridge:
     """A language server that asks the server at `url`, or the one that its options name."""
     bridge = Bridge(url)
@@ -35,9 +44,11 @@ def create_bridge(url: str | None = None) -> Bridge:
     bridge.feature(types.INITIALIZE)(partial(_initialize, bridge))
     bridge.feature(types.INITIALIZED)(partial(_initialized, bridge))
     bridge.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(partial(_configured, bridge))
+    bridge.feature(types.TEXT_DOCUMENT_DID_SAVE)(partial(_saved, bridge))
+    bridge.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(partial(_moved, bridge))
     bridge.feature(INLINE, types.InlineCompletionOptions())(partial(_complete_inline, bridge))
     for method, event in EVENTS.items():
-        bridge.feature(method)(partial(_count, bridge, event))
+        bridge.protocol.on_told[method] = partial(_count, bridge, event)
     for name, command in COMMANDS.items():
         bridge.command(f"suture.{name}")(partial(command, bridge))
     return bridge
@@ -62,6 +73,14 @@ def _configured(bridge: Bridge, params: types.DidChangeConfigurationParams) -> N
         bridge.begin(bridge.pull_options())
 
 
+def _saved(bridge: Bridge, params: types.DidSaveTextDocumentParams) -> None:
+    bridge.others.saved(params.text_document.uri)
+
+
+def _moved(bridge: Bridge, params: types.DidChangeWorkspaceFoldersParams) -> None:
+    bridge.take_folders()
+
+
 async def _complete_inline(
     bridge: Bridge, params: types.InlineCompletionParams
 ) -> types.InlineCompletionList:
@@ -70,46 +89,59 @@ async def _complete_inline(
     answered = await bridge.complete(
         bridge.protocol.cursor.get(), _row(context.selected_completion_info), is_automatic
     )
-    item = None if answered is None else bridge.item(*answered)
-    if item is None:
-        return types.InlineCompletionList(items=[])
-    command = types.Command(title="Accepted", command="suture.accepted", arguments=[])
-    inline = types.InlineCompletionItem(
-        insert_text=item.text, filter_text=item.filter_text, range=_range(item), command=command
-    )
-    return types.InlineCompletionList(items=[inline])
+    marked = [] if answered is None else bridge.items(*answered)
+    items = [
+        types.InlineCompletionItem(
+            insert_text=item.text,
+            filter_text=item.filter_text,
+            range=_range(item),
+            command=_command(mark),
+        )
+        for item, mark in marked
+    ]
+    return types.InlineCompletionList(items=items)
 
 
 async def _complete_list(bridge: Bridge, params: types.CompletionParams) -> types.CompletionList:
     """For editors without inline completions. The list is asked for anew with every key."""
     answered = await bridge.complete(bridge.protocol.cursor.get(), None, is_automatic=True)
-    item = None if answered is None else bridge.item(*answered)
-    if answered is None or item is None:
+    row = None if answered is None else bridge.row(*answered)
+    if answered is None or row is None:
         return types.CompletionList(is_incomplete=True, items=[])
+    item, mark = row
     suggestion = answered[1].suggestion
     assert suggestion is not None
-    first_line = suggestion.text.strip().split("\n")[0].strip()
+    first_line = item.text.strip().split("\n")[0].strip()
     listed = types.CompletionItem(
         label=first_line,
         kind=types.CompletionItemKind.Snippet,
         detail="Suture",
         documentation=suggestion.text,
         sort_text="\uffff",  # behind what a language server knows
-        filter_text=item.text,
+        filter_text=item.filter_text,
         text_edit=types.TextEdit(range=_range(item), new_text=item.text),
         insert_text_mode=types.InsertTextMode.AsIs,
+        command=_command(mark),
     )
     return types.CompletionList(is_incomplete=True, items=[listed])
 
 
 def _count(bridge: Bridge, event: str, params: Any) -> None:
     bridge.counts[event] += 1
+    if event in COUNTED and bridge.completions.options.stats:
+        bridge.counting.told(COUNTED[event], params)
     if event == "rejected":
         bridge.completions.dismiss()
+    elif event == "focused":
+        uri = getattr(getattr(params, "textDocument", None), "uri", None)
+        if isinstance(uri, str):
+            bridge.others.opened(uri)
 
 
 def _accepted(bridge: Bridge, *arguments: Any) -> None:
     bridge.counts["accepted"] += 1
+    if arguments and bridge.completions.options.stats:
+        bridge.counting.accepted(arguments[0])
 
 
 def _toggle(bridge: Bridge, *arguments: Any) -> Json:
@@ -133,7 +165,8 @@ def _snooze(bridge: Bridge, *arguments: Any) -> Json:
 
 
 def _status(bridge: Bridge, *arguments: Any) -> Json:
-    return bridge.status.shown | {"version": VERSION, "counts": dict(bridge.counts)}
+    known = {"version": VERSION, "server": bridge.client.url, "counts": dict(bridge.counts)}
+    return bridge.status.shown | known
 
 
 async def _explain_last(bridge: Bridge, *arguments: Any) -> Json:
@@ -164,6 +197,11 @@ def _row(info: types.SelectedCompletionInfo | None) -> Row | None:
         return None
     start, end = info.range.start, info.range.end
     return Row(Position(start.line, start.character), Position(end.line, end.character), info.text)
+
+
+def _command(mark: Mark) -> types.Command:
+    """What runs with an item that was accepted, and says of what it is a part."""
+    return types.Command(title="Accepted", command="suture.accepted", arguments=[mark.as_json()])
 
 
 def _range(item: Item) -> types.Range:

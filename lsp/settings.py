@@ -57,7 +57,8 @@ class Options(_Section):
     """All options.
 
     `languages` says by the editor's name of a language whether suggestions come in it; `exclude`
-    are globs of files in which none come. `completion` answers `textDocument/completion` too, for
+    are globs of files in which none come. With `stats` what becomes of suggestions is counted, on
+    this machine. `completion` answers `textDocument/completion` too, for
     editors that know no inline completions.
     """
 
@@ -69,6 +70,7 @@ class Options(_Section):
     max_tokens: Annotated[int, Field(ge=1, le=2048)] = 64
     prefetch: bool = True
     completion: bool = False
+    stats: bool = True
     healing: Healing | None = None
     give_back: Literal["stable"] | Annotated[int, Field(ge=1, le=8)] | None = None
     layout: Layout | None = None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import collections
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from suture.server.shaping.closers import OverClosers, are_auto_closed
 
@@ -27,10 +27,15 @@ MAX_BYTES = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """`text` in the place of the first `delete_after` code points behind the cursor."""
+    """`text` in the place of the first `delete_after` code points behind the cursor.
+
+    It is the part from `start` on, a line end as one character, of the answer with that `number`.
+    """
 
     text: str
     delete_after: int = 0
+    number: int = field(default=0, compare=False)
+    start: int = field(default=0, compare=False)
 
     def says_nothing(self, suffix: str) -> bool:
         """Whether it is blank, or what stands there already."""
@@ -61,7 +66,12 @@ class _Made:
         behind = self.suffix[n_over:]
         if not suffix.endswith(behind):
             return None
-        rest = Suggestion(whole[len(typed) :], len(replaced))
+        rest = replace(
+            self.suggestion,
+            text=whole[len(typed) :],
+            delete_after=len(replaced),
+            start=self.suggestion.start + len(typed) - typed.count("\r\n"),
+        )
         added = suffix.removesuffix(behind)
         return rest if not added else _over(added, rest, typed, prefix, suffix)
 
@@ -85,7 +95,7 @@ def _over(added: str, rest: Suggestion, typed: str, prefix: str, suffix: str) ->
     # What it replaced where it was made it still must.
     if edit.delete_after < n_closers and rest.delete_after:
         return None
-    return Suggestion(rest.text, edit.delete_after)
+    return replace(rest, delete_after=edit.delete_after)
 
 
 class Shown:

@@ -25,13 +25,14 @@ from suture.server.settings import debug_requested
 from suture.server.version import VERSION
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# The modules of the verbs. That of `lsp` stands above this package, which imports nothing of it.
+# The modules of the verbs. Those of `lsp` stand above this package, which imports nothing of it.
 VERBS = {
     **{
         verb: f"suture.server.commands.{verb}"
         for verb in ("serve", "complete", "explain", "pull", "models", "doctor")
     },
     "lsp": "suture.lsp.command",
+    "stats": "suture.lsp.stats_command",
 }
 
 

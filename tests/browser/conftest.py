@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Request, sync_playwright
 
 from support.browser import Tab
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+from support.chromium import ARGUMENTS, CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +17,7 @@ def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
     with sync_playwright() as playwright:
-        # Root, as in containers, has no sandbox; and no name but the loopback's is looked up.
-        args = ["--no-sandbox", "--disable-gpu"]
-        args.append("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()
 

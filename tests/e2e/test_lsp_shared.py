@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from support.lsp_client import NEOVIM, VSCODE, Editor, Json, editing_with_process
+from suture.lsp.launch import COMMAND, Presence, find_or_start, is_held, run_folder
+from suture.server.settings import load_settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]
 OPTIONS: Json = {"prefetch": False, "maxTokens": 8, "server": {"idleMinutes": 1}}
@@ -95,3 +97,34 @@ def test_two_editors_share_one_server_and_find_it_again_when_it_was_killed(
         with contextlib.suppress(ProcessLookupError):
             os.kill(record(tmp_path)["pid"], signal.SIGTERM)
         asyncio.run(wait_until_gone(record(tmp_path)["pid"]))
+
+
+def test_a_shared_server_ends_a_while_after_the_last_editor(
+    tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUTURE_CACHE", str(tmp_path))
+    monkeypatch.setenv("SUTURE_MODEL", str(small_model))
+    monkeypatch.setenv("SUTURE_THREADS", "1")
+    monkeypatch.setenv("SUTURE_CTX", "1024")
+    folder = run_folder(load_settings())
+    presence = Presence()
+    presence.announce(folder)
+    idle_s = 3.0
+    find_or_start(folder, (*COMMAND, "--idle-minutes", str(idle_s / 60)))
+    server = record(tmp_path)["pid"]
+    try:
+        # It has its editor for longer than it would live without.
+        deadline = time.monotonic() + 3 * idle_s
+        while time.monotonic() < deadline:
+            assert not is_gone(server) and is_held(folder.record)
+            time.sleep(0.1)
+        presence.end()
+        asyncio.run(wait_until_gone(server))
+        # Its worker has the lock, too, and ends behind it.
+        deadline = time.monotonic() + 30
+        while is_held(folder.record):
+            assert time.monotonic() < deadline, "its worker goes on"
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGTERM)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 Part = Literal["all", "word", "line"]
+# Raw ones are JSON-RPC clients that behave as an editor does; the others are editors.
+Name = Literal["raw-vscode", "raw-neovim", "raw-copilot", "neovim", "vscode"]
 # As a browser names them. `Control+z` and the like do not stand here: editors differ in them.
 Key = Literal[
     "Backspace", "Delete", "Enter", "Escape", "Tab", "Left", "Right", "Up", "Down", "Home", "End"
@@ -19,7 +21,7 @@ class FrontEnd(Protocol):
     again and again. Text is as it would be saved, with its line ends.
     """
 
-    name: Literal["raw", "neovim", "vscode"]
+    name: Name
 
     def configure(self, options: Mapping[str, Any], closes_brackets: bool) -> None:
         """Set the user's options (`suture.*`), and whether the editor closes brackets and quotes.
@@ -55,7 +57,10 @@ class FrontEnd(Protocol):
         """Hide what is shown, with the user's own key."""
 
     def show_popup(self, rows: Sequence[str]) -> None:
-        """Open the editor's own popup with these words, the first one selected."""
+        """Open the editor's own popup with these words, the first one selected.
+
+        They take the place of the letters before the cursor. Without words it is closed.
+        """
 
     def split(self) -> None:
         """Show the document in a second window beside the first, which goes on being typed in."""

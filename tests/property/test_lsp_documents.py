@@ -103,6 +103,13 @@ def test_a_key_in_a_long_file_costs_no_more_than_in_a_short_one_but_little() -> 
     assert (time.process_time() - started) / 200 < 0.1
 
 
+def test_a_file_of_one_long_line_is_read_at_once() -> None:
+    started = time.process_time()
+    document = Document("file:///a.min.js", "", 1, "x" * 2**22)
+    document.apply(Change("y", Position(0, 5), Position(0, 5)), "utf-16")
+    assert time.process_time() - started < 5 and document.n_lines == 1
+
+
 def test_what_is_sent_of_a_long_file_begins_and_ends_at_the_same_line_while_one_types() -> None:
     document = Document("file:///a", "", 1, "".join(f"x = {n:05}\n" for n in range(50_000)))
     first = document.cursor(Position(25_000, 0), "utf-16")

@@ -15,7 +15,8 @@ from suture.lsp.shown import Suggestion
 WORDS = st.text(st.sampled_from("ab_é漢😀( \t"), max_size=8)
 CLOSERS = st.text(st.sampled_from(')]}" '), max_size=4)
 TEXT = st.text(st.sampled_from("ab😀)\n "), max_size=10)
-PROFILE = st.sampled_from([LINE, NEOVIM, CURSOR])
+WORD = Profile(starts_at="word")
+PROFILE = st.sampled_from([LINE, NEOVIM, CURSOR, WORD])
 ENCODING = st.sampled_from(ENCODINGS)
 
 
@@ -73,6 +74,21 @@ def test_neovim_gets_line_feeds_and_others_what_the_document_has() -> None:
     suggestion = Suggestion("\r\ny\r\n")
     assert item_of(asked, suggestion, NEOVIM, "utf-8").text == "\ny\n"
     assert item_of(asked, suggestion, LINE, "utf-8").text == "x\r\ny\r\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "word"), [("x = pri", "pri"), ("a.", ""), ("    ", ""), ("été_1", "été_1"), ("", "")]
+)
+def test_a_row_of_a_popup_begins_with_the_word_at_the_cursor(before: str, word: str) -> None:
+    cursor = Document("file:///a", "", 1, before).cursor(Position(0, len(before)), "utf-32")
+    asked = ask_at(cursor, None, "utf-32")
+    assert asked is not None
+    item = item_of(asked, Suggestion("nt(x)"), WORD, "utf-32")
+    assert item.text == item.filter_text == word + "nt(x)"
+    assert (item.start, item.end) == (
+        Position(0, len(before) - len(word)),
+        Position(0, len(before)),
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ DOCUMENTS = [
     "README.md",
     "CONTRIBUTING.md",
     *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *(f"docs/editors/{path.name}" for path in (ROOT / "docs" / "editors").glob("*.md")),
 ]
 
 

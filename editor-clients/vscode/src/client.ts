@@ -1,0 +1,47 @@
+/** The client of one `suture lsp`: what it is asked in, what it is told, and that it is quiet. */
+
+import {homedir} from "node:os";
+
+import type {LogOutputChannel} from "vscode";
+import {
+  type ErrorHandler,
+  LanguageClient,
+  type LanguageClientOptions,
+  type Middleware,
+  RevealOutputChannelOn,
+} from "vscode-languageclient/node";
+
+import {allOptions, SECTION} from "./settings";
+
+const SCHEMES = ["file", "untitled", "vscode-notebook-cell"];
+
+/** A client that never shows a message box: the status item says what is wrong. */
+class QuietClient extends LanguageClient {
+  override error(message: string, data?: unknown): void {
+    super.error(message, data, false);
+  }
+}
+
+/** A client that is not started yet; `program` is run anew whenever `errors` has it restart. */
+export function createClient(
+  program: string,
+  log: LogOutputChannel,
+  errors: ErrorHandler,
+  middleware: Middleware,
+): LanguageClient {
+  const options: LanguageClientOptions = {
+    documentSelector: SCHEMES.map((scheme) => ({scheme})),
+    initializationOptions: () => ({[SECTION]: allOptions()}),
+    outputChannel: log,
+    revealOutputChannelOn: RevealOutputChannelOn.Never,
+    errorHandler: errors,
+    // Returning would stop a client that is none yet; `start` is rejected with this.
+    initializationFailedHandler: (error) => {
+      throw error;
+    },
+    middleware,
+  };
+  // Not in the workspace: what stands there is none of the program's business.
+  const server = {command: program, args: ["lsp"], options: {cwd: homedir()}};
+  return new QuietClient(SECTION, "Suture", server, options);
+}

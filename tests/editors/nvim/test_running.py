@@ -1,0 +1,285 @@
+"""Neovim's client beside the typing: commands, options, health, help, and how its server dies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from editors.neovim import COMMAND, PLUGIN, Neovim, editing
+from editors.nvim.session import ADD, NEEDS_NEOVIM, QUIET, Session
+from support.http_server import serving
+from support.writing_completer import WritingCompleter
+from suture.lsp.settings import ContextOptions, Options, ServerOptions
+
+pytestmark = NEEDS_NEOVIM
+
+
+def test_commands_say_what_they_did(session: Session) -> None:
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+
+    def run(command: str, told: str) -> None:
+        editor.lua("_G.told = {}")
+        editor.nvim.command(f"Suture {command}")
+        editor.until(lambda: any(told in one for one in editor.told))
+
+    run("why", "suggested in")
+    run("disable python", "suggestions in python are off")
+    run("disable python", "suggestions in python are off")
+    editor.type("(")
+    editor.until(lambda: editor.status["reason"] == "DISABLED")
+    assert editor.preview == "def add("
+    assert editor.lua("return require('suture').status()") == "suture: off"
+    run("why", "DISABLED: suggestions are turned off for python")
+    run("enable python", "suggestions in python are on")
+    run("snooze 5", "quiet for 5 min")
+    run("snooze 0", "no longer quiet")
+    run("snooze x", "no number of minutes")
+    run("toggle", "suggestions are off")
+    run("toggle", "suggestions are on")
+    run("status", "suture")
+    run("nonsense", "no command `nonsense`")
+    editor.nvim.command("stopinsert")
+    editor.nvim.command("Suture explain")
+    editor.until(lambda: "took_ms" in editor.text)
+    editor.nvim.command("bwipeout")
+    complete = "return require('suture.commands').complete(...)"
+    assert editor.lua(complete, "Suture acc") == ["accept", "accept-line", "accept-word"]
+    assert "python" in editor.lua(complete, "Suture toggle pyth")
+    assert editor.lua(complete, "Suture why x") == []
+
+
+def test_the_server_is_told_what_was_shown_and_accepted(session: Session) -> None:
+    editor = session.open("")
+    before = _counts(editor)
+    editor.type("def add")
+    editor.shows(ADD)
+    editor.accept("word")
+    editor.becomes("def add(")
+    editor.accept("all")
+    editor.becomes(ADD)
+    editor.undo()
+    editor.becomes("def add(")
+    editor.press("End")
+    editor.shows(ADD)
+    editor.dismiss()
+    after = _counts(editor)
+    gained = {name: n - before.get(name, 0) for name, n in after.items()}
+    assert gained["partly_accepted"] == 1 and gained["accepted"] == 1 and gained["rejected"] == 1
+    assert 1 <= gained["shown"] <= 3
+
+
+def _counts(editor: Neovim) -> dict[str, int]:
+    counts: dict[str, int] = editor.lua("""
+      local server = require('suture.server')
+      vim.wait(20000, function() return server.client(0) or server.client(vim.fn.bufnr()) end)
+      local answer
+      server.command(server.clients()[1], 'status', {}, function(told) answer = told end)
+      vim.wait(20000, function() return answer end, 5)
+      return answer.counts
+    """)
+    return counts or {}
+
+
+def test_health_says_what_there_is(session: Session) -> None:
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+    editor.nvim.command("stopinsert")
+    editor.nvim.command("checkhealth suture")
+    report = editor.text
+    for said in (
+        "Neovim 0.",
+        "this plugin draws",
+        "suture 0",
+        "the language server runs",
+        "status: Normal",
+        "model: toy",
+        "no other plugin",
+    ):
+        assert said in report, report
+    assert "ERROR" not in report and "WARNING" not in report, report
+    editor.nvim.command("let g:loaded_llama = 1")
+    editor.lua("require('suture').setup({ cmd = { 'nothing-of-this-name' }, popup = 'x' })")
+    editor.nvim.command("checkhealth suture")
+    report = editor.text
+    assert "llama.vim" in report and "`nothing-of-this-name` is not to be found" in report
+    assert '`popup`: expected one of "hide", "beside"' in report
+    editor.nvim.command("unlet g:loaded_llama")
+    editor.nvim.command("silent! tabonly!")
+
+
+def test_what_is_wrong_with_options_is_told_and_the_default_is_in_force(session: Session) -> None:
+    editor = session.open("")
+    editor.lua("_G.told = {}")
+    wrong = {
+        "maxTokens": "many",
+        "server": {"url": "127.0.0.1:80", "port": 1},
+        "keys": {"accept": 3, "undo": "<C-z>"},
+        "languages": ["python"],
+        "colour": "red",
+        "debounceMs": -1,
+    }
+    editor.lua("require('suture').setup(...)", wrong | {"cmd": COMMAND})
+    told = "\n".join(editor.told)
+    for said in (
+        "`maxTokens`: expected a whole number from 1 to 2048",
+        "`server.url`: expected a URL that begins with http:// or https://",
+        "`server.port` is no option; there are apiKeyFile, autostart, idleMinutes, url",
+        "`keys.accept`: expected a key",
+        "`keys.undo` is no option; there are accept, accept_line,",
+        "`languages`: expected a table of names",
+        "`colour` is no option; there are builtin, cmd,",
+        '`debounceMs`: expected one of "auto", or expected a whole number',
+        ":help suture-options",
+    ):
+        assert said in told, told
+    assert editor.lua("return (require('suture').options()).keys.accept") == "<Tab>"
+
+
+def test_options_are_in_force_at_once_in_a_server_that_runs(session: Session) -> None:
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+    session.editor.configure(QUIET | {"exclude": ["*.py"]}, closes_brackets=False)
+    editor.type("(")
+    editor.until(lambda: editor.status["reason"] == "EXCLUDED")
+    assert editor.preview == "def add("
+
+
+def test_a_program_that_is_not_there_is_told_of_once(session: Session) -> None:
+    editor = session.open("")
+    editor.lua("_G.told = {}; require('suture').setup({ cmd = { 'nothing-of-this-name', 'lsp' } })")
+    for name in ("b.py", "c.py"):
+        editor.nvim.command(f"stopinsert | edit {name}")
+        editor.nvim.command("startinsert")
+        editor.type("def add", ms_a_key=5)
+    time.sleep(0.1)
+    told = [one for one in editor.told if "nothing-of-this-name" in one]
+    assert told == ["suture: `nothing-of-this-name` is not to be found; `:help suture-install`"]
+    assert editor.lua("return require('suture').status()") == "suture: not installed"
+    editor.nvim.command("Suture restart")
+    assert len([one for one in editor.told if "nothing-of-this-name" in one]) == 2
+    editor.nvim.command("stopinsert | silent! bwipeout! b.py c.py")
+
+
+def test_a_server_that_is_killed_is_started_again_and_told_of_once(session: Session) -> None:
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+    for _ in range(2):
+        editor.lua("_G.old = vim.lsp.get_clients({ name = 'suture' })[1].id")
+        os.kill(_process_of(editor), signal.SIGKILL)
+        editor.until(
+            lambda: bool(
+                editor.lua("""
+                  local client = vim.lsp.get_clients({ name = 'suture', bufnr = 0 })[1]
+                  return client and client.initialized and client.id ~= _G.old
+                """)
+            )
+        )
+        editor.press("Backspace")
+        editor.shows(ADD)
+        editor.type("d")
+        editor.becomes("def add")
+        editor.shows(ADD)
+    told = [one for one in editor.told if "ended" in one]
+    assert len(told) == 1 and "by signal 9 and is started again" in told[0]
+    editor.nvim.command("Suture restart")
+
+
+def _process_of(editor: Neovim) -> int:
+    """The language server, the editor's only child."""
+    (process,) = editor.lua("return vim.api.nvim_get_proc_children(vim.uv.os_getpid())")
+    return int(process)
+
+
+def test_a_server_that_dies_at_once_is_given_up_after_a_while(session: Session) -> None:
+    editor = session.open("")
+    editor.lua("""
+      _G.told, _G.waits, _G.defer = {}, {}, vim.defer_fn
+      vim.defer_fn = function(run, wait)
+        table.insert(_G.waits, wait)
+        return _G.defer(run, 0)
+      end
+      require('suture').setup({ cmd = { 'false' } })
+    """)
+    editor.until(lambda: len(editor.told) >= 2)
+    time.sleep(0.3)
+    editor.lua("vim.defer_fn = _G.defer")
+    assert editor.lua("return _G.waits") == [1000, 2000, 4000, 8000, 16000]
+    first, last = editor.told
+    assert "is started again" in first and ":Suture restart" in last
+    assert editor.lua("return require('suture').status()") == "suture: stopped"
+
+
+def test_help_has_tags_and_all_lua_is_sound(session: Session, tmp_path: Path) -> None:
+    doc = tmp_path / "doc"
+    shutil.copytree(PLUGIN / "doc", doc)
+    session.editor.nvim.command(f"helptags {doc}")
+    tags = (doc / "tags").read_text()
+    for tag in ("suture-install", "suture-keys", "suture-options", ":Suture", "hl-SutureGhost"):
+        assert f"{tag}\t" in tags
+    text = (PLUGIN / "doc" / "suture.txt").read_text()
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for path in sorted(PLUGIN.rglob("*.lua")):
+        failed = session.editor.lua("return select(2, loadfile(...))", str(path))
+        assert failed is None, failed
+        assert max(len(line) for line in path.read_text().splitlines()) <= 100, path
+
+
+def test_options_in_the_help_are_those_of_the_server(session: Session) -> None:
+    ours = session.editor.lua(
+        """
+      local known = {}
+      for _, name in ipairs({ ... }) do
+        local _, problems = require('suture.options').read({ [name] = false })
+        known[name] = not (problems[1] or ''):find('no option')
+      end
+      return known
+    """,
+        *[field.alias or name for name, field in Options.model_fields.items()],
+    )
+    assert all(ours.values()), ours
+    text = (PLUGIN / "doc" / "suture.txt").read_text()
+    for name, field in Options.model_fields.items():
+        assert f"`{field.alias or name}`" in text
+    for model, section in ((ServerOptions, "server"), (ContextOptions, "context")):
+        for name, field in model.model_fields.items():
+            _, problems = session.editor.lua(
+                "return { {}, select(2, require('suture.options').read(...)) }",
+                {section: {field.alias or name: []}},
+            )
+            assert "no option" not in "".join(problems)
+
+
+# This Neovim without what 0.11 added, and with its new names for what there was.
+NEOVIM_010 = """
+  local has = vim.fn.has
+  vim.fn.has = function(name) return name == 'nvim-0.11' and 0 or has(name) end
+  vim.lsp.config, vim.lsp.enable = nil, nil
+  vim.api.nvim__ns_set = nil
+  for name in pairs(package.loaded) do
+    if name:find('^suture') then package.loaded[name] = nil end
+  end
+"""
+
+
+def test_on_neovim_010_it_does_without_what_came_later(tmp_path: Path) -> None:
+    completer = WritingCompleter(text=ADD)
+    with serving(completer) as url, editing(url, tmp_path) as editor:
+        editor.lua(NEOVIM_010)
+        editor.configure(QUIET, closes_brackets=True)
+        editor.open("a.py", "")
+        editor.type("def add(")
+        editor.shows(ADD)
+        editor.accept("word")
+        editor.becomes("def add(a)")
+        editor.accept("all")
+        editor.becomes(ADD)
+        editor.nvim.command("Suture why")
+        assert editor.complaints == []

@@ -1,0 +1,113 @@
+"""What editors tell of suggestions, until it stands in the file that `suture stats` reads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_completer import FakeCompleter, says
+from support.http_server import serving
+from support.lsp_client import (
+    COPILOT_STYLE,
+    NEOVIM,
+    URI,
+    VSCODE,
+    Editor,
+    Json,
+    editing_with_process,
+)
+from suture.lsp.stats import stats_file
+from suture.lsp.tally import Counts
+
+BODY = "(a, b):\n    return a + b"
+ALONE: Json = {"prefetch": False, "debounceMs": 0}
+
+
+async def accepted(editor: Editor, item: Json) -> None:
+    """Run the command of an item as editors do."""
+    command = item["command"]
+    params = {"command": command["command"], "arguments": command["arguments"]}
+    await editor.request("workspace/executeCommand", params)
+
+
+def kept(cache: Path) -> dict[str, Counts]:
+    """What is kept of today, by language."""
+    days = stats_file(cache).read()
+    return next(iter(days.values())) if days else {}
+
+
+async def edit(url: str, cache: Path, profile: Json, options: Json, names: tuple[str, str]) -> None:
+    """See, type one character, accept one word and then all; and reject another one."""
+    environ = {"SUTURE_CACHE": str(cache)}
+    async with editing_with_process(url, profile, options, environ) as editor:
+        editor.open("def add")
+        (item,) = await editor.inline(0, 7)
+        editor.notify(names[0], {"item": item})
+        editor.type("(", 0, 7)
+        (item,) = await editor.inline(0, 8)
+        editor.notify(names[0], {"item": item})
+        before = item["insertText"].index("a, b)")
+        editor.notify(names[1], {"item": item, "acceptedLength": before + 2})
+        editor.type("a,", 0, 8)
+        (item,) = await editor.inline(0, 10)
+        await accepted(editor, item)
+        editor.open("x", "file:///b.py")
+        (item,) = await editor.inline(0, 1, uri="file:///b.py")
+        editor.notify("suture/didReject", {"item": item})
+        await editor.command("status")
+
+
+@pytest.mark.parametrize(
+    ("profile", "names"),
+    [
+        (VSCODE, ("suture/didShow", "suture/didPartiallyAccept")),
+        (NEOVIM, ("suture/didShow", "suture/didPartiallyAccept")),
+        (
+            COPILOT_STYLE,
+            ("textDocument/didShowCompletion", "textDocument/didPartiallyAcceptCompletion"),
+        ),
+    ],
+)
+def test_each_client_has_each_suggestion_counted_once(
+    profile: Json, names: tuple[str, str], tmp_path: Path
+) -> None:
+    with serving(FakeCompleter(says(BODY))) as url:
+        asyncio.run(edit(url, tmp_path, profile, ALONE, names))
+    # The bracket was typed.
+    assert kept(tmp_path) == {"python": Counts(1, 1, 0, 1, len(BODY) - 1)}
+    assert "add" not in (tmp_path / "stats.json").read_text()
+
+
+def test_nothing_is_counted_where_the_user_wants_none(tmp_path: Path) -> None:
+    names = ("suture/didShow", "suture/didPartiallyAccept")
+    with serving(FakeCompleter(says(BODY))) as url:
+        asyncio.run(edit(url, tmp_path, VSCODE, {**ALONE, "stats": False}, names))
+    assert not (tmp_path / "stats.json").exists()
+
+
+def test_what_was_counted_is_saved_while_the_editor_lives_and_events_may_be_anything(
+    tmp_path: Path,
+) -> None:
+    async def tell(url: str) -> None:
+        environ = {"SUTURE_CACHE": str(tmp_path)}
+        async with editing_with_process(url, VSCODE, ALONE, environ) as editor:
+            editor.open("def add")
+            await editor.inline(0, 7)
+            odd: list[Any] = [None, [], "x", {"item": 1}, {"item": {"command": []}}, {}]
+            for params in odd:
+                for event in ("didShow", "didPartiallyAccept", "didReject"):
+                    editor.notify(f"suture/{event}", params)
+            editor.notify("suture/didShow", {"textDocument": {"uri": URI, "version": 1}})
+            for _ in range(600):
+                if kept(tmp_path):
+                    break
+                await asyncio.sleep(0.05)
+            assert kept(tmp_path) == {"python": Counts(shown=1)}
+            assert await editor.command("accepted") is None
+            assert await editor.command("accepted", {"number": 10**9}) is None
+
+    with serving(FakeCompleter(says(BODY))) as url:
+        asyncio.run(tell(url))

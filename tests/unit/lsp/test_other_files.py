@@ -1,0 +1,569 @@
+"""When what is sent of other files changes, and when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suture.lsp.context import other_files
+from suture.lsp.context.chunks import Chunk
+from suture.lsp.context.disk import MAX_FILES, MAX_LOOKUPS, Disk
+from suture.lsp.context.look import Found, Look, Memory
+from suture.lsp.context.other_files import FAR, OtherFiles
+from suture.lsp.context.workspace import Workspace, workspace_of
+from suture.lsp.documents import Change, Cursor, Documents, Position
+from suture.lsp.settings import ContextOptions, Options
+
+MAIN = "from shapes import area\n\nprint(area(1, 2))\n"
+SHAPES = "def area(w, h):\n    return w * h\n\n\ndef name():\n    return 'shape'\n"
+TOOLS = "def tool(x):\n    return x\n"
+
+
+@dataclass
+class Server:
+    """Reads what it is given; one that is `held` reads until it may go on."""
+
+    is_busy: bool = False
+    may: bool = True
+    reads: bool = True
+    given: list[tuple[Cursor, tuple[Chunk, ...]]] = field(default_factory=list)
+    n_ended: int = 0
+    held: asyncio.Event | None = None
+
+    def may_read(self, uri: str, language: str) -> bool:
+        return self.may
+
+    async def read_ahead(self, cursor: Cursor, chunks: Sequence[Chunk]) -> bool:
+        self.given.append((cursor, tuple(chunks)))
+        if self.held is not None:
+            try:
+                await self.held.wait()
+            except asyncio.CancelledError:
+                self.n_ended += 1
+                raise
+        return self.reads
+
+
+class Editor:
+    """Documents in a folder, with a clock that goes when it is told to."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.documents = Documents()
+        self.server = Server()
+        self.others = OtherFiles(self.documents, self.server)
+        self.take()
+        self._patch = patch
+        self._is_paused = False
+        patch.setattr(other_files, "POLL_S", 0.001)
+        patch.setattr(OtherFiles, "_has_paused", self._has_paused)
+
+    def _has_paused(self, seconds: float) -> bool:
+        return self._is_paused and not self.server.is_busy
+
+    def take(self, options: Options | None = None, workspace: Workspace | None = None) -> None:
+        here = workspace_of([(f"file://{self.root}", "w")])
+        self.others.take(options or Options(), here if workspace is None else workspace)
+
+    def uri(self, name: str) -> str:
+        return name if ":" in name else f"file://{self.root}/{name}"
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def open(self, name: str, text: str, language: str = "python") -> None:
+        self.documents.open(self.uri(name), language, 1, text)
+        self.others.opened(self.uri(name))
+
+    def close(self, name: str) -> None:
+        self.documents.close(self.uri(name))
+        self.others.closed(self.uri(name))
+
+    def type(self, name: str, text: str, line: int = 0) -> None:
+        """Insert text at the start of a line, and ask behind it."""
+        self.edit(name, text, line)
+        self.ask(name, line)
+
+    def edit(self, name: str, text: str, line: int = 0) -> None:
+        place = Position(line, 0)
+        self.documents.change(self.uri(name), 2, [Change(text, place, place)])
+        self.others.changed(self.uri(name))
+
+    def ask(self, name: str, line: int = 0) -> tuple[Chunk, ...]:
+        """What a request is sent."""
+        cursor = self.documents.cursor(self.uri(name), Position(line, 0))
+        assert cursor is not None
+        self.others.asked(cursor)
+        return self.sent(name)
+
+    def sent(self, name: str) -> tuple[Chunk, ...]:
+        return self.others.sent_with(self.uri(name))
+
+    def names(self, name: str) -> list[str]:
+        return [chunk.name for chunk in self.sent(name)]
+
+    async def pause(self) -> None:
+        """Nobody types until nothing is to be done any more."""
+        self._is_paused = True
+        for _ in range(20_000):
+            working = self.others._working
+            if working is None or working.done() or self.server.held is not None:
+                break
+            await asyncio.sleep(0.001)
+        else:
+            raise AssertionError("it never ended")
+        self._is_paused = self.server.held is not None
+
+
+@asynccontextmanager
+async def editing(root: Path) -> AsyncIterator[Editor]:
+    with pytest.MonkeyPatch.context() as patch:
+        editor = Editor(root, patch)
+        yield editor
+        editor.others.end()
+        await asyncio.sleep(0)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 60))
+
+
+def test_what_a_document_imports_is_sent_after_a_pause(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.open("main.py", MAIN)
+            assert editor.ask("main.py", 2) == ()
+            await editor.pause()
+            (chunk,) = editor.ask("main.py", 2)
+            assert chunk.name == "shapes.py"
+            assert chunk.text == "def area(w, h):\n    return w * h\ndef name():\n"
+            # It was read with the text at the cursor before it was sent.
+            ((cursor, given),) = editor.server.given
+            assert given == (chunk,) and cursor.line == 2
+
+    run(edit())
+
+
+def test_c1_typing_changes_nothing_and_neither_does_an_edit_elsewhere(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.open("shapes.py", SHAPES)
+            editor.open("main.py", MAIN)
+            editor.ask("main.py", 2)
+            await editor.pause()
+            before = editor.sent("main.py")
+            assert before
+            for n in range(200):
+                editor.type("main.py", f"area(name(), {n})\n", 2)
+                if n == 100:
+                    editor.edit("shapes.py", "def volume(a): pass\n")
+                await asyncio.sleep(0)
+                assert editor.sent("main.py") is before
+            assert len(editor.server.given) == 1
+            await editor.pause()
+            after = editor.sent("main.py")
+            assert after is not before and "def volume(a): pass" in after[0].text
+
+    run(edit())
+
+
+def test_c1_a_pause_without_a_cause_changes_nothing(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.open("main.py", MAIN)
+            editor.ask("main.py")
+            await editor.pause()
+            before = editor.sent("main.py")
+            for _ in range(3):
+                editor.type("main.py", "x = 1\n", 3)
+                await editor.pause()
+                assert editor.sent("main.py") == before
+            assert len(editor.server.given) == 1
+
+    run(edit())
+
+
+def test_c2_a_file_that_is_left_stands_last_of_the_files_that_were(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            for name in "abc":
+                editor.open(f"{name}.py", f"def only_{name}(x):\n    return x\n")
+                editor.ask(f"{name}.py")
+                await editor.pause()
+            assert editor.names("c.py") == ["a.py", "b.py"]
+            first = editor.sent("c.py")
+            editor.open("d.py", "d = 1\n")
+            assert editor.ask("d.py") == first
+            await editor.pause()
+            assert editor.sent("d.py")[:2] == first and editor.names("d.py")[2:] == ["c.py"]
+            # Who comes back has the list that the server has read for that document.
+            assert editor.ask("c.py") is first
+
+    run(edit())
+
+
+def test_c8_a_key_ends_reading_and_the_next_pause_begins_it_anew(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.server.held = asyncio.Event()
+            editor.open("main.py", MAIN)
+            await editor.pause()
+            while not editor.server.given:
+                await asyncio.sleep(0.001)
+            editor._is_paused = False
+            assert editor.ask("main.py", 2) == ()
+            while not editor.server.n_ended:
+                await asyncio.sleep(0.001)
+            assert editor.sent("main.py") == ()
+            editor.server.held = None
+            await editor.pause()
+            assert editor.names("main.py") == ["shapes.py"]
+            assert len(editor.server.given) == 2
+
+    run(edit())
+
+
+def test_c8_what_the_server_could_not_read_is_not_sent_and_tried_again(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.server.reads = False
+            editor.open("main.py", MAIN)
+            await editor.pause()
+            assert editor.sent("main.py") == () and len(editor.server.given) == 1
+            editor.server.reads = True
+            editor.ask("main.py")
+            await editor.pause()
+            assert editor.names("main.py") == ["shapes.py"]
+
+    run(edit())
+
+
+def test_c8_a_server_that_was_started_anew_reads_the_list_again(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.open("main.py", MAIN)
+            await editor.pause()
+            before = editor.sent("main.py")
+            editor.others.server_came()
+            assert editor.sent("main.py") is before
+            await editor.pause()
+            assert editor.sent("main.py") == before and len(editor.server.given) == 2
+            editor.others.saved(editor.uri("main.py"))
+            await editor.pause()
+            assert len(editor.server.given) == 2
+
+    run(edit())
+
+
+def test_c8_nothing_is_read_while_somebody_waits(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.server.is_busy = True
+            editor.open("main.py", MAIN)
+            editor._is_paused = True
+            await asyncio.sleep(0.1)
+            assert editor.server.given == []
+            editor.server.is_busy = False
+            await editor.pause()
+            assert len(editor.server.given) == 1
+
+    run(edit())
+
+
+def test_c5_a_request_does_not_wait_for_a_slow_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+
+    def slow(look: Look, memory: Memory) -> Found:
+        may_go_on.wait(30)
+        return Found(Chunk(look.at_hand, "", ""))
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.open("main.py", MAIN)
+            editor.ask("main.py")
+            editor._is_paused = True
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                editor.type("main.py", "x")
+                assert editor.sent("main.py") == ()
+            may_go_on.set()
+            await editor.pause()
+
+    monkeypatch.setattr(Look, "take", slow)
+    run(edit())
+
+
+def test_c5_in_a_workspace_of_ten_thousand_files_a_step_looks_at_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(10_000):
+        (tmp_path / f"file{n}.go").write_text(f"package w\n\nfunc F{n}() {{}}\n")
+    disks: list[Disk] = []
+
+    class Noted(Disk):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            disks.append(self)
+
+    monkeypatch.setattr("suture.lsp.context.look.Disk", Noted)
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            text = 'package w\n\nimport "x.org/w/sub"\n\nfunc main() {\n' + "".join(
+                f"\tF{n}()\n" for n in range(3000)
+            )
+            editor.open("main.go", text + "}\n", "go")
+            editor.ask("main.go", 10)
+            assert disks == []
+            await editor.pause()
+
+    run(edit())
+    (disk,) = disks
+    assert 0 < disk.n_lookups <= MAX_LOOKUPS and 0 < disk.n_files <= MAX_FILES
+
+
+SECRET = "key = 'ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8'\n"
+
+
+def test_c4_nothing_of_an_excluded_file_is_sent(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.take(Options(exclude=("private/*",)))
+            editor.write(".gitignore", "built.py\n")
+            open_ones = {
+                ".env": "AREA=1\narea = 2\n",
+                "private/area.py": SHAPES,
+                "built.py": SHAPES,
+                "keys.py": SHAPES + SECRET,
+                "made.py": "# @generated\n" + SHAPES,
+                "git:/shapes.py": SHAPES,
+            }
+            for name, text in open_ones.items():
+                editor.open(name, text)
+                editor.ask(name)
+                await editor.pause()
+            editor.open("COMMIT_EDITMSG", "area", "git-commit")
+            named = ("built", "keys", "made", "private.area")
+            for name in named:
+                editor.write(f"{name.replace('.', '/')}.py", open_ones.get(f"{name}.py", SHAPES))
+            text = "".join(f"from {name} import area\n" for name in named) + "area(\n"
+            editor.open("main.py", text)
+            editor.ask("main.py", 4)
+            await editor.pause()
+            assert editor.sent("main.py") == ()
+            assert not any(chunks for _, chunks in editor.server.given)
+
+    run(edit())
+
+
+def test_c4_what_is_excluded_later_goes_at_once(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.open("tools.py", TOOLS)
+            editor.ask("tools.py")
+            editor.open("main.py", MAIN)
+            await editor.pause()
+            assert editor.names("main.py") == ["tools.py", "shapes.py"]
+            editor.take(Options(exclude=("shapes.py",)))
+            assert editor.names("main.py") == ["tools.py"]
+            editor.take(Options(context=ContextOptions(max_chunks=0)))
+            assert editor.sent("main.py") == ()
+            n_given = len(editor.server.given)
+            editor.ask("main.py")
+            await editor.pause()
+            assert editor.sent("main.py") == () and len(editor.server.given) == n_given
+
+    run(edit())
+
+
+def test_c4_a_document_outside_the_workspace_is_sent_while_it_is_open(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            names = ("file:///elsewhere/own/notes.py", "untitled:Untitled-1", "tools.py")
+            for name, letter in zip(names, "abc", strict=True):
+                editor.open(name, TOOLS.replace("x", letter))
+                editor.ask(name)
+            editor.open("main.py", "tool(\n")
+            editor.ask("main.py")
+            await editor.pause()
+            assert sorted(editor.names("main.py")) == ["Untitled-1", "notes.py", "tools.py"]
+            for name in names:
+                editor.close(name)
+            assert editor.names("main.py") == ["tools.py"]
+            editor.take(workspace=Workspace())
+            assert editor.sent("main.py") == ()
+
+    run(edit())
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (ContextOptions(), ["tools.py", "shapes.py"]),
+        (ContextOptions(neighbours=False), ["tools.py"]),
+        (ContextOptions(open_files=False), ["shapes.py"]),
+        (ContextOptions(open_files=False, neighbours=False), []),
+        (ContextOptions(max_chunks=1), ["shapes.py"]),
+    ],
+)
+def test_options_say_which_files_are_sent(
+    tmp_path: Path, options: ContextOptions, names: list[str]
+) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.take(Options(context=options))
+            editor.write("shapes.py", SHAPES)
+            editor.open("tools.py", TOOLS)
+            editor.ask("tools.py")
+            editor.open("main.py", MAIN)
+            editor.ask("main.py", 2)
+            await editor.pause()
+            assert editor.names("main.py") == names
+
+    run(edit())
+
+
+def test_without_a_workspace_nothing_is_looked_for_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*args: object) -> None:
+        raise AssertionError("the disk was looked at")
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.take(workspace=Workspace())
+            editor.write("shapes.py", SHAPES)
+            editor.open("tools.py", TOOLS)
+            editor.open("main.py", MAIN + "tool(\n")
+            editor.ask("main.py", 3)
+            with monkeypatch.context() as patch:
+                patch.setattr(Disk, "_stat", never)
+                patch.setattr(Disk, "_files_in", never)
+                patch.setattr(Disk, "read", never)
+                await editor.pause()
+            assert editor.names("main.py") == ["tools.py"]
+
+    run(edit())
+
+
+def test_nothing_is_looked_for_where_nothing_is_asked(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.server.may = False
+            editor.open("main.py", MAIN)
+            editor.ask("main.py")
+            await editor.pause()
+            assert editor.server.given == [] and editor.sent("main.py") == ()
+
+    run(edit())
+
+
+def test_definitions_near_the_cursor_follow_it_when_it_goes_far(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            lines = ["import shapes", "shapes.area(1)", *["x = 1"] * 200, "shapes.name()"]
+            editor.open("main.py", "\n".join(lines))
+            editor.ask("main.py", 1)
+            await editor.pause()
+            (before,) = editor.sent("main.py")
+            assert "w * h" in before.text and "'shape'" not in before.text
+            editor.ask("main.py", FAR)
+            await editor.pause()
+            assert editor.sent("main.py") == (before,)
+            editor.ask("main.py", 202)
+            await editor.pause()
+            (after,) = editor.sent("main.py")
+            assert "w * h" not in after.text and "'shape'" in after.text
+
+    run(edit())
+
+
+def test_an_open_document_is_shown_as_it_is_in_the_editor(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.open("shapes.py", SHAPES.replace("(w, h)", "(width, height)"))
+            editor.open("main.py", MAIN)
+            editor.ask("main.py", 2)
+            await editor.pause()
+            assert "def area(width, height)" in editor.sent("main.py")[0].text
+
+    run(edit())
+
+
+def test_what_any_cell_of_a_notebook_imports_is_sent_and_no_cell(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            uris = [f"vscode-notebook-cell:{tmp_path}/a.ipynb#W{n}" for n in range(2)]
+            editor.open(uris[0], MAIN)
+            editor.open(uris[1], "area(\n")
+            cursor = editor.documents.cursor(uris[1], Position(0, 5))
+            assert cursor is not None
+            editor.others.asked(replace(cursor, prefix=f"{MAIN}area("))
+            await editor.pause()
+            assert editor.names(uris[1]) == ["shapes.py"]
+            assert editor.others.path_in(uris[1]) == "a.ipynb"
+
+    run(edit())
+
+
+def test_a_copy_of_the_cursors_place_is_not_sent(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.open("copy.py", MAIN + SHAPES)
+            editor.open("main.py", MAIN + SHAPES)
+            editor.ask("main.py", 2)
+            await editor.pause()
+            assert "copy.py" not in editor.names("main.py")
+
+    run(edit())
+
+
+def test_what_a_look_fails_at_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(look: Look, memory: Memory) -> Found:
+        raise OSError("the disk is gone")
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.open("main.py", MAIN)
+            with monkeypatch.context() as patch:
+                patch.setattr(Look, "take", fails)
+                await editor.pause()
+            editor.ask("main.py")
+            await editor.pause()
+            assert editor.names("main.py") == ["shapes.py"]
+
+    run(edit())
+
+
+def test_parsers_are_not_loaded_before_they_are_needed() -> None:
+    code = (
+        "import sys, suture.lsp.server; "
+        "print({'tree_sitter', 'tree_sitter_language_pack', 'pathspec'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "set()"
