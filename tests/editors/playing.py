@@ -36,6 +36,7 @@ class Play:
         self._stage.begin(writes, scenario.says)
         front.configure(scenario.options, scenario.closes_brackets)
         self._open(Opened(file=scenario.file_name, text=scenario.text))
+        _until(self._has_server)
         for n, step in enumerate(scenario.steps, 1):
             try:
                 self._do(step)
@@ -61,6 +62,10 @@ class Play:
         text, line, index = place_of(self._over + opened.text)
         self._front.open(opened.file, text)
         self._front.go_to(line, index)
+
+    def _has_server(self) -> None:
+        """Some editors start it with the first document."""
+        assert self._front.status.get("kind"), "the language server has not said how it does"
 
     def _do(self, step: Step) -> None:
         front = self._front

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 from suture.lsp.context import other_files
 from suture.lsp.context.chunks import Chunk
 from suture.lsp.context.disk import MAX_FILES, MAX_LOOKUPS, Disk
+from suture.lsp.context.exclusions import is_left_out
 from suture.lsp.context.look import Found, Look, Memory
 from suture.lsp.context.other_files import FAR, OtherFiles
 from suture.lsp.context.workspace import Workspace, workspace_of
@@ -567,3 +569,62 @@ def test_parsers_are_not_loaded_before_they_are_needed() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
+
+
+NAMES = ("a.py", "b.py", "c.py", "private.py", "file:///elsewhere/d.py", "untitled:e")
+
+
+def source_of(n: int) -> str:
+    imported = "".join(f"from {name} import f{m}\n" for m, name in enumerate("abc") if m != n)
+    return f"{imported}def f{n}(x):\n    return f{(n + 1) % 3}(x)\n"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_c1_c4_whatever_happens_lists_change_in_steps_and_hold_nothing_forbidden(
+    tmp_path: Path, seed: int
+) -> None:
+    choose = random.Random(seed)
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            options = Options()
+            for n, name in enumerate(NAMES[:4]):
+                editor.write(name, source_of(n))
+            n_changes = 0
+            for _ in range(120):
+                before = {name: editor.sent(name) for name in NAMES}
+                n, name = choose.choice(list(enumerate(NAMES)))
+                is_open = editor.documents.find(editor.uri(name)) is not None
+                event = choose.choice("open type ask close save pause pause exclude".split())
+                if event == "open":
+                    editor.open(name, source_of(n))
+                elif event == "exclude":
+                    options = Options(exclude=choose.choice([(), ("private.py",), ("b.py",)]))
+                    editor.take(options)
+                elif event == "pause":
+                    await editor.pause()
+                    editor._is_paused = False
+                elif is_open and event == "type":
+                    editor.type(name, choose.choice(["f0(\n", "x = 1\n", "f2\n"]))
+                elif is_open and event == "ask":
+                    editor.ask(name, choose.randrange(4))
+                elif is_open and event == "close":
+                    editor.close(name)
+                elif is_open:
+                    editor.others.saved(editor.uri(name))
+                await asyncio.sleep(0)
+                for other in NAMES:
+                    sent = editor.sent(other)
+                    n_changes += sent != before[other]
+                    has_own_list = editor.uri(other) in editor.others._lists
+                    if event not in ("pause", "close", "exclude") and has_own_list:
+                        assert sent == before[other]
+                    for chunk in sent:
+                        assert not is_left_out(chunk.path, options)
+                        assert chunk.path not in (editor.uri(other), f"{tmp_path}/{other}")
+                        is_inside = chunk.path.startswith(f"{tmp_path}/")
+                        uri = chunk.path if ":" in chunk.path else f"file://{chunk.path}"
+                        assert is_inside or editor.documents.find(uri) is not None
+            assert n_changes
+
+    run(edit())
