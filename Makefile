@@ -71,7 +71,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
-	@$(BIN)/mypy .dev/demo.py .dev/install_editors.py .dev/llama_wheel.py
+	@$(BIN)/mypy .dev/demo.py .dev/install_editors.py .dev/llama_wheel.py .dev/record_neovim.py
 	@$(BIN)/lint-imports
 
 fix: setup

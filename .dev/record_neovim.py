@@ -118,6 +118,8 @@ def init_lua(url: str) -> str:
     return f"""
 vim.o.swapfile, vim.o.mouse, vim.o.showcmd, vim.o.background = false, "", false, "dark"
 vim.opt.shortmess:append("I")
+vim.o.autoindent = false
+vim.cmd("filetype indent off")
 vim.opt.runtimepath:prepend("{PLUGIN}")
 require("suture").setup({{ cmd = vim.json.decode([==[{command}]==]) }})
 """
@@ -149,20 +151,33 @@ class Scene:
 
     def play(self) -> None:
         self._press("G", "o")
-        self._type("def circum")
-        self._see("all of a method, from the middle of a word")
-        self._press("\t")
-        self._type("\r\rdef diam")
-        self._see("the next one")
-        self._press("\x1bw", "\x1bw")
+        self._type("    def circum")
+        self._see("from the middle of a word")
+        self._accept("\t")
+        self._accept_body("what follows")
+        self._type("\r\r    def diam")
+        self._see("the next method")
+        self._accept("\x1bw")
+        self._accept("\x1bw")
         self._see("two words of it accepted")
-        self._press("\t")
-        time.sleep(LOOK_S)
+        self._accept("\t")
+        self._accept_body("the last line")
         self._press("\x1b")
         self._type(":w\r")
         wait_for(lambda: not self._editor.exec_lua("return vim.bo.modified"), "the file")
         time.sleep(LOOK_S)
         self._recording.mark("saved")
+
+    def _accept_body(self, what: str) -> None:
+        """A model that had no time for a method's body has it by now."""
+        if "return" not in self._editor.current.line:
+            self._see(what)
+            self._accept("\t")
+
+    def _accept(self, key: str) -> None:
+        before = list(self._editor.current.buffer[:])
+        self._press(key)
+        wait_for(lambda: list(self._editor.current.buffer[:]) != before, "what was accepted")
 
     def _type(self, text: str) -> None:
         for character in text:

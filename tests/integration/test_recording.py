@@ -13,7 +13,7 @@ from support.neovim import NVIM
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "images" / "neovim.cast"
-SHOWN = "all of a method, from the middle of a word"
+SHOWN = "from the middle of a word"
 
 
 @pytest.fixture(scope="module")
