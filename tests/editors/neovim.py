@@ -23,7 +23,7 @@ PLUGIN = Path(__file__).parents[2] / "editor-clients" / "nvim"
 HAS_PLUGIN_HOST = bool(NVIM and importlib.util.find_spec("pynvim"))
 COMMAND = [sys.executable, "-m", "suture.server", "lsp"]
 # Far more than it takes: these machines are shared.
-TIMEOUT_S = 8.0
+TIMEOUT_S = 60.0
 
 # Behind the last line end of a file there is a line to go to, as in other editors: the same text.
 _LAST_LINE = (
@@ -34,6 +34,8 @@ _LAST_LINE = (
 )
 _BEFORE = (
     "set nofixendofline noswapfile shortmess+=FcI completeopt=menu,menuone,noinsert",
+    # A place behind the last character is one in Insert mode only, otherwise.
+    "set virtualedit=onemore",
     _LAST_LINE,
     # Nothing before the tests begin.
     "let g:suture = #{filetypes: {'*': v:false}}",
@@ -83,6 +85,13 @@ local rows = ...
 local before = vim.api.nvim_get_current_line():sub(1, vim.api.nvim_win_get_cursor(0)[2])
 vim.fn.complete(vim.fn.match(before, [[\\k*$]]) + 1, rows)
 """
+_UNNAMED = """
+local lines, format = ...
+local bufnr = vim.api.nvim_create_buf(true, false)
+vim.bo[bufnr].endofline, vim.bo[bufnr].fileformat = false, format
+vim.api.nvim_buf_set_lines(bufnr, 0, -1, false, lines)
+vim.api.nvim_set_current_buf(bufnr)
+"""
 _DRAWN = """
 local space = vim.api.nvim_create_namespace('suture')
 local drawn = {}
@@ -112,6 +121,7 @@ class Neovim:
         self._url = url
         self._workspace = workspace
         self._is_configured = False
+        self._inserts = False
         self.lua(_LISTEN)
 
     def lua(self, code: str, *arguments: object) -> Any:
@@ -135,41 +145,53 @@ class Neovim:
             self.nvim.command(f"silent! bwipeout! {name}")
             self.nvim.command(f"silent edit! {path}")
         else:
-            self.nvim.command("silent enew!")
             line_end = "\r\n" if "\r\n" in text else "\n"
-            self.nvim.command("set fileformat=" + ("dos" if "\r" in line_end else "unix"))
-            self.nvim.command("set noendofline")
-            self.nvim.current.buffer[:] = text.split(line_end)
+            file_format = "dos" if "\r" in line_end else "unix"
+            self.lua(_UNNAMED, text.split(line_end), file_format)
         self.nvim.current.window.cursor = (1, 0)
         self.lua("_G.told = {}; vim.v.errmsg = ''")
-        self.nvim.command("startinsert")
-        self.until(lambda: self.mode == "i")
+        self._inserts = False
+
+    def enter(self) -> None:
+        """Go into Insert mode, as whoever opened a file does before the first key.
+
+        Not sooner: it is asked for a suggestion then, and the cursor may be elsewhere still.
+        """
+        if not self._inserts:
+            self._inserts = True
+            self.nvim.command("startinsert")
+            self.until(lambda: self.mode == "i")
 
     def go_to(self, line: int, index: int) -> None:
         before = self.nvim.current.buffer[line][:index]
         self.nvim.current.window.cursor = (line + 1, len(before.encode()))
 
     def type(self, text: str, ms_a_key: int = 0) -> None:
+        self.enter()
         for char in text:
             self.input(_SPECIAL.get(char, char))
             time.sleep(ms_a_key / 1000)
 
     def press(self, key: Key) -> None:
+        self.enter()
         self.input(_KEYS[key])
 
     def paste(self, text: str) -> None:
+        self.enter()
         self.nvim.api.paste(text, True, -1)
 
     def accept(self, part: Part) -> None:
         self.input(_ACCEPT[part])
 
     def ask(self) -> None:
+        self.enter()
         self.input("<M-]>")
 
     def dismiss(self) -> None:
         self.input("<C-]>")
 
     def show_popup(self, rows: Sequence[str]) -> None:
+        self.enter()
         if rows:
             self.lua(_POPUP, list(rows))
         else:
@@ -225,7 +247,9 @@ class Neovim:
     def until(self, holds: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
         """Wait until it does, a while."""
         deadline = time.monotonic() + timeout_s
+        self._must_not_ask()
         while not holds():
+            self._must_not_ask()
             assert time.monotonic() < deadline, (self.preview, self.text, self.status)
             time.sleep(0.01)
 
@@ -240,6 +264,12 @@ class Neovim:
     def leaves(self, text: str) -> None:
         """Wait until the text is another one."""
         self.until(lambda: self.text != text)
+
+    def _must_not_ask(self) -> None:
+        """Nothing else is answered while it waits for Enter behind a long message."""
+        if self.nvim.api.get_mode()["blocking"]:
+            self.input("<CR>")
+            raise AssertionError(self.nvim.command_output("messages"))
 
     @property
     def mode(self) -> str:

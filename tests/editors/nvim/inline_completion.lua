@@ -36,6 +36,7 @@ local function draw(bufnr, item, position)
   vim.api.nvim_buf_set_extmark(bufnr, SPACE, position.line, position.character, {
     virt_text = { { lines[1], 'ComplHint' } },
     virt_text_pos = 'inline',
+    strict = false, -- of an answer that is late
   })
 end
 

@@ -31,7 +31,12 @@ class Session:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def open(
-        self, text: str, name: str | None = None, writes: str = ADD, closes: bool = False, **options: Any
+        self,
+        text: str,
+        name: str | None = None,
+        writes: str = ADD,
+        closes: bool = False,
+        **options: Any,
     ) -> Neovim:
         """The editor with a file, the cursor at its end; `writes` is what will be suggested.
 
@@ -42,4 +47,5 @@ class Session:
         self.editor.open(f"a{next(self.numbers)}.py" if name is None else name, text)
         before = text.split("\n")
         self.editor.go_to(len(before) - 1, len(before[-1]))
+        self.editor.enter()
         return self.editor

@@ -221,7 +221,6 @@ def test_a_paste_is_one_change_and_paste_mode_none(session: Session) -> None:
     time.sleep(0.3)
     assert len(session.completer.requests) <= n_requests + 2
     session.open("")
-    n_requests = len(session.completer.requests)
     editor.nvim.command("set paste")
     editor.type("def add", ms_a_key=20)
     time.sleep(0.2)

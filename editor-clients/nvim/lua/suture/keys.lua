@@ -14,6 +14,22 @@ local ACTIONS = {
   dismiss = 'dismiss',
 }
 
+-- What each does to what is shown.
+local RUN = {
+  accept = function(front)
+    front.accept('all')
+  end,
+  accept_word = function(front)
+    front.accept('word')
+  end,
+  accept_line = function(front)
+    front.accept('line')
+  end,
+  dismiss = function(front)
+    front.dismiss()
+  end,
+}
+
 ---@type suture.Options
 local options
 -- The buffer whose keys are ours, and what they did before.
@@ -59,9 +75,20 @@ end
 
 local function press(name)
   if front().is_visible() then
-    return ('<Plug>(suture-%s)'):format(ACTIONS[name])
+    return ('<Plug>(suture-key-%s)'):format(ACTIONS[name])
   end
   return fallback_of(name)
+end
+
+--- Do what a key is for, or what it did before. Neovim may have looked at the mapping before the
+--- character was inserted that was typed in front of it: there may be nothing to accept now.
+---@param name string
+function M.run(name)
+  if front().is_visible() then
+    RUN[name](front())
+  else
+    vim.api.nvim_feedkeys(vim.keycode(fallback_of(name)), 'mi', false)
+  end
 end
 
 --- From now on the keys are for what is shown in the current buffer.

@@ -1,4 +1,5 @@
---- Keys without a name, for users to map: <Plug>(suture-accept) and so on.
+--- Keys without a name, for users to map: <Plug>(suture-accept) and so on; and those that the keys
+--- of a suggestion stand for while it is shown.
 
 local M = {}
 
@@ -10,14 +11,22 @@ local ACTIONS = {
   ['next'] = 'next()',
 }
 
+local function define(name, call)
+  local run = ('<Cmd>lua %s<CR>'):format(call)
+  if name:find('accept', 1, true) then
+    -- An undo step of its own (K2).
+    run = '<C-g>u' .. run .. '<C-g>u'
+  end
+  vim.keymap.set('i', ('<Plug>(suture-%s)'):format(name), run, { silent = true })
+end
+
 function M.define()
   for name, call in pairs(ACTIONS) do
-    local run = ("<Cmd>lua require('suture').front().%s<CR>"):format(call)
-    if call:find('accept', 1, true) then
-      -- An undo step of its own (K2).
-      run = '<C-g>u' .. run .. '<C-g>u'
+    define(name, ("require('suture').front().%s"):format(call))
+    if name ~= 'next' then
+      local option = name:gsub('-', '_')
+      define('key-' .. name, ("require('suture.keys').run('%s')"):format(option))
     end
-    vim.keymap.set('i', ('<Plug>(suture-%s)'):format(name), run, { silent = true })
   end
 end
 
