@@ -2,15 +2,18 @@
 
 VS Code compares an item with the text in its range, and closes brackets behind the cursor: its
 range goes from the start of the line over the closers that the text writes itself, and the text
-begins with what is typed. Neovim covers what stands in a range, so its range begins at the cursor;
-its buffers have no CR, whatever the file has. Others get a range at the cursor.
+begins with what is typed. It shows nothing of an item with a character beyond the basic plane in
+its range, which begins behind that; nor on an empty line one that ends with a line end, which is
+left out. Neovim covers what stands in a range, so its range begins at the cursor; its buffers have
+no CR, whatever the file has. Others get a range at the cursor.
 
 A row of a popup begins with the word before the cursor: editors show those rows that it begins.
 
 With a row of the popup selected, VS Code shows only what goes on from that row: the model is asked
 as if it were typed, and the item begins with it.
 
-R1  The item, accepted, makes of the document what the suggestion makes of it.
+R1  The item, accepted, makes of the document what the suggestion makes of it, but for line ends at
+    the end of one on an empty line in VS Code.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from suture.lsp.positions import Encoding, index_of, length
 from suture.lsp.shown import Suggestion
 
 _WORD = re.compile(r"\w*\Z")
+_BEYOND = re.compile(r".*[\U00010000-\U0010ffff]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ def item_of(asked: Asked, suggestion: Suggestion, profile: Profile, encoding: En
     text = cursor.before[first:] + suggestion.text
     if not profile.keeps_line_ends:
         text = text.replace("\r\n", "\n")
+    if profile is LINE and not real.before and not real.after:
+        text = text.rstrip("\r\n")
     return Item(
         start=Position(real.line, length(real.before[:first], encoding)),
         end=Position(real.line, end),
@@ -123,5 +129,8 @@ def _first(before: str, profile: Profile) -> int:
     """The index in the line at which an item begins."""
     if profile.starts_at == "cursor":
         return len(before)
+    if profile.starts_at == "line":
+        beyond = _BEYOND.match(before)
+        return 0 if beyond is None else beyond.end()
     word = _WORD.search(before)
-    return word.start() if word is not None and profile.starts_at == "word" else 0
+    return 0 if word is None else word.start()

@@ -454,3 +454,23 @@ def test_what_was_shown_with_other_options_is_forgotten() -> None:
     with serving(completer) as url:
         asyncio.run(edit(url))
     assert [one.max_tokens for one in completer.requests] == [64, 7]
+
+
+def test_vs_code_is_given_what_it_shows_behind_an_emoji_and_on_an_empty_line() -> None:
+    completer = FakeCompleter(says("me.title()\nx = 1\n"))
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            text = "s = '漢😀' + na\n\n"
+            editor.open(text)
+            (item,) = await editor.inline(0, 13)
+            # It hides what has a character beyond the basic plane in its range.
+            assert item["range"]["start"] == {"line": 0, "character": 8}
+            assert item["insertText"] == item["filterText"] == "' + name.title()\nx = 1\n"
+            assert applied(text, item) == "s = '漢😀' + name.title()\nx = 1\n\n\n"
+            # And on an empty line what ends with a line end.
+            (item,) = await editor.inline(1, 0)
+            assert item["insertText"] == "me.title()\nx = 1"
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))

@@ -13,6 +13,8 @@ import {
 
 import {allOptions, SECTION} from "./settings";
 
+export const CONFIGURED = "workspace/didChangeConfiguration";
+
 const SCHEMES = ["file", "untitled", "vscode-notebook-cell"];
 
 /** A client that never shows a message box: the status item says what is wrong. */
@@ -39,9 +41,18 @@ export function createClient(
     initializationFailedHandler: (error) => {
       throw error;
     },
-    middleware,
+    middleware: {
+      ...middleware,
+      // Both ways by which the server hears of options: asked for, and told.
+      workspace: {
+        configuration: ({items}) => items.map(({section}) => (section === SECTION ? allOptions() : null)),
+        didChangeConfiguration: () =>
+          client.sendNotification(CONFIGURED, {settings: {[SECTION]: allOptions()}}),
+      },
+    },
   };
   // Not in the workspace: what stands there is none of the program's business.
   const server = {command: program, args: ["lsp"], options: {cwd: homedir()}};
-  return new QuietClient(SECTION, "Suture", server, options);
+  const client = new QuietClient(SECTION, "Suture", server, options);
+  return client;
 }

@@ -31,6 +31,7 @@ export function explanation(explained: Explained): string {
     "## How",
     `${SOURCES[explained.source] ?? explained.source} It took ${explained.took_ms} ms.`,
     ...reported(report),
+    otherFiles(explained),
     "## The server",
     statusOf(explained),
   ];
@@ -71,6 +72,11 @@ function prompt({prompt}: Report): string {
       : "",
   ];
   return lines.filter(Boolean).join("\n\n");
+}
+
+function otherFiles({files}: Explained): string {
+  if (files.length === 0) return "";
+  return `**Other files** that the model was shown parts of: ${files.map((file) => `\`${shown(file)}\``).join(", ")}.`;
 }
 
 function drafts({draft}: Report): string {

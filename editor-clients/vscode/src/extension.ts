@@ -3,12 +3,13 @@
 import {commands, type ExtensionContext, type LogOutputChannel, window, workspace} from "vscode";
 
 import {acceptPart, hide} from "./accepting";
+import {CONFIGURED} from "./client";
 import {ExplanationPage} from "./explanation_page";
 import {showMenu} from "./menu";
 import {chooseProgram, copyInstallCommand, forgetMissing, tellMissing} from "./missing";
 import type {Explained, Status} from "./protocol";
 import {Session} from "./session";
-import {isLanguageOn, isOn, SECTION, toggleEverything, toggleLanguage} from "./settings";
+import {allOptions, isLanguageOn, isOn, SECTION, toggleEverything, toggleLanguage} from "./settings";
 import {MINUTES, Snooze} from "./snooze";
 import {say, type State} from "./state";
 import {StatusItem} from "./status_item";
@@ -38,7 +39,10 @@ export function activate(context: ExtensionContext): Api {
     own.onDidComeUp(() => snooze.keep()),
     own.onDidFail(() => tellFailing(log)),
     window.onDidChangeActiveTextEditor(show),
-    workspace.onDidGrantWorkspaceTrust(() => own.start()),
+    workspace.onDidGrantWorkspaceTrust(() => {
+      own.notify(CONFIGURED, {settings: {[SECTION]: allOptions()}});
+      void own.start();
+    }),
     workspace.onDidChangeConfiguration((event) => {
       if (event.affectsConfiguration(`${SECTION}.path`)) void own.restart();
       else if (event.affectsConfiguration(`${SECTION}.enable`) && isOn()) void own.start();
@@ -120,5 +124,5 @@ async function explain(own: Session, page: ExplanationPage, state: State): Promi
 function unexplained(state: State): Explained {
   const message = say(state, Date.now()).sentence.replace(/\.$/, "");
   const status: Status = {kind: "Inactive", busy: false, message, reason: null};
-  return {suggestion: null, reason: null, message, source: "", took_ms: 0, report: {}, status};
+  return {suggestion: null, reason: null, message, source: "", took_ms: 0, report: {}, files: [], status};
 }

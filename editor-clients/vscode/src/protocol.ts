@@ -19,6 +19,8 @@ export interface Explained {
   readonly source: "" | "server" | "typed" | "ahead";
   readonly took_ms: number;
   readonly report: Report;
+  /** Whose text was sent beside the cursor's. */
+  readonly files: readonly string[];
   readonly status: Status;
 }
 

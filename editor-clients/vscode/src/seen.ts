@@ -52,5 +52,6 @@ export class Seen {
 }
 
 function textOf(item: InlineCompletionItem): string {
-  return typeof item.insertText === "string" ? item.insertText : item.insertText.value;
+  const text = typeof item.insertText === "string" ? item.insertText : item.insertText.value;
+  return text.trimEnd(); // on an empty line the server leaves out the line end
 }

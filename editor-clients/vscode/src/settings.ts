@@ -12,9 +12,10 @@ export function programPath(): string {
   return section().get<string>("path", "");
 }
 
-/** All options, as the server takes them at its start: `completion` has effect then alone. */
-export function allOptions(): unknown {
-  return workspace.getConfiguration().get(SECTION);
+/** All options, as the server takes them. Of a workspace without trust it reads no files. */
+export function allOptions(): Record<string, unknown> {
+  const {context, ...options} = workspace.getConfiguration().get<Record<string, object>>(SECTION, {});
+  return {...options, context: workspace.isTrusted ? context : {...context, neighbours: false}};
 }
 
 export function isOn(): boolean {

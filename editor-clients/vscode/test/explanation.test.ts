@@ -17,6 +17,7 @@ const EXPLAINED: Explained = {
     rules: ["closers"],
     confidence: 0.731,
   },
+  files: ["lib/orders.py"],
   status: {kind: "Normal", busy: false, message: "", reason: null},
 };
 
@@ -33,6 +34,7 @@ test("a suggestion is told with its source, time, healing and prompt", () => {
     "Text far from the cursor was left out",
     "Left out of other files, for they hold secrets: 1 part.",
     "3 of 4 drafted tokens came true",
+    "`lib/orders.py`",
     "`closers`",
     "73 %",
     "Nothing is wrong with it.",
