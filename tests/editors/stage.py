@@ -18,7 +18,7 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -66,14 +66,14 @@ def rest_of(document: str, prefix: str, suffix: str) -> str:
 class Writer(FakeCompleter):
     """Goes on with the rest of `writes`, or says `says`, word by word.
 
-    `n_begun` counts what was asked for at a cursor, `n_running` what runs now.
+    `begun` are the paths of what was asked for at a cursor, `n_running` counts what runs now.
     """
 
     writes: str = ""
     says: str | None = None
     is_silent: bool = False
     is_broken: bool = False
-    n_begun: int = 0
+    begun: list[str] = field(default_factory=list)
     n_running: int = 0
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -81,7 +81,8 @@ class Writer(FakeCompleter):
             raise Loading("Loading model")
         self.requests.append(request)
         is_ahead = (request.session or "").endswith("/ahead")
-        self.n_begun += not is_ahead and request.max_tokens > 0
+        if not is_ahead and request.max_tokens:
+            self.begun.append(request.path or "")
         self.n_running += 1
         n_left = request.n
         try:
@@ -147,7 +148,8 @@ class Stage:
         """A model with another text in mind, and nothing counted."""
         self.model.writes, self.model.says = _lf(writes), says
         self.model.requests.clear()
-        self.model.n_begun = self.model.cancelled = 0
+        self.model.begun.clear()
+        self.model.cancelled = 0
         self.turn("ready")
 
     def turn(self, mode: Mode) -> None:
