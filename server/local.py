@@ -59,7 +59,6 @@ class LocalCompleter:
         self._name = name
         self._settings = settings
         self._loaded: LoadedModel | None = None
-        self._known_speed: KnownSpeed | None = None
         self._info = ModelInfo(name, str(path), 0, 0, None, None, False, None)
         self._scheduler = Scheduler(self._load, settings.queue, settings.parallel, thread)
         encoding = open_encoding(settings.encode_batch, settings.encode_wait_ms / 1000)
@@ -143,8 +142,9 @@ class LocalCompleter:
         # Planning reads the model's vocabulary: it has to end before the model is freed.
         self._completions.close()
         self._scheduler.close()
-        if self._known_speed is not None and self._loaded is not None:
-            self._known_speed.keep(self._loaded.budget.prefill_tokens_per_s)
+        if self._loaded is not None:
+            known = _known_speed(self._info.device, self._path, self._settings)
+            known.keep(self._loaded.budget.prefill_tokens_per_s)
 
     def _load(self) -> Engine:
         """Load, warm up and measure; on the engine's thread."""
@@ -168,7 +168,6 @@ class LocalCompleter:
             tokens=token_texts(engine.vocabulary, codec, family),
             device=engine.device,
         )
-        self._known_speed = known_speed(engine, self._path, self._settings)
         self._loaded = loaded
         return engine
 
@@ -259,7 +258,7 @@ def _measure(
     if not engine.can_branch:
         _log.warning("memory: %s: %s", engine.memory, DESCRIPTIONS[engine.memory])
     profile = read_profile(settings.profiles, path, family)
-    speed = _speed(engine, known_speed(engine, path, settings), may_go_on)
+    speed = _speed(engine, _known_speed(engine.device, path, settings), may_go_on)
     budget = PromptBudget(engine.n_ctx, speed, settings.first_text_ms)
     coverings = None
     if codec.heals:
@@ -278,10 +277,10 @@ def _speed(engine: LlamaEngine, known: KnownSpeed, may_go_on: Callable[[], bool]
     return speed
 
 
-def known_speed(engine: LlamaEngine, path: Path, settings: Settings) -> KnownSpeed:
+def _known_speed(device: str, path: Path, settings: Settings) -> KnownSpeed:
     """What is known of how fast a model is read here, with all that this depends on."""
     conditions = {
-        "device": engine.device,
+        "device": device,
         "gpu_layers": settings.gpu_layers,
         "llama_cpp": installed_version(),
         "threads": settings.threads or best_thread_count(),

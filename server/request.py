@@ -46,10 +46,10 @@ class ExtraText:
     path: str | None = None
 
 
-# llama.cpp's names and order.
 MAX_CANDIDATES = 16
 # Of a text that is explained, where nobody says how long it is to be.
 EXPLAINED_TOKENS = 8
+# llama.cpp's names and order.
 SAMPLERS = (
     "penalties",
     "dry",
