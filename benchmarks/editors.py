@@ -1,6 +1,6 @@
 """In editors: from a key to ghost text, what typing costs a server, and what the bridge costs.
 
-    python benchmarks/editors.py                                                        8 minutes
+    python benchmarks/editors.py                                                       10 minutes
     python benchmarks/editors.py --llama-server PATH --llama-vim DIR                   15 minutes
     python benchmarks/editors.py --parts bridge                                        half a minute
 
@@ -71,7 +71,7 @@ MIB = 2**20
 
 
 def main() -> None:
-    parser = parser_of(__doc__, 20, "documents of the first part")
+    parser = parser_of(__doc__, 10, "documents of the first part")
     parser.add_argument("--llama-vim", type=Path, metavar="DIR", help="with llama-server")
     parser.add_argument("--small-model", default="smollm2-135m", metavar="NAME|PATH")
     parser.add_argument("--ms-a-key", type=float, default=150.0, metavar="MS")
@@ -218,7 +218,9 @@ def spread_of(values: list[float]) -> str:
 
 
 def vsix_size() -> str:
-    built = sorted((ROOT / "editor-clients").glob("**/*.vsix"), key=lambda one: one.stat().st_mtime)
+    built = sorted(
+        (ROOT / "editor-clients/vscode").glob("*.vsix"), key=lambda one: one.stat().st_mtime
+    )
     return f"{built[-1].stat().st_size / MIB:.3f}" if built else "not built"
 
 

@@ -236,8 +236,10 @@ class Bridge(LanguageServer):
 
     def _marked(self, asked: Asked, suggestion: Suggestion, profile: Profile) -> tuple[Item, Mark]:
         item = item_of(asked, suggestion, profile, self.protocol.documents.encoding)
-        n_left = n_characters(suggestion.text)
-        mark = Mark(suggestion.number, suggestion.start, n_characters(item.text) - n_left)
+        n_whole = n_characters(item.text)
+        # An item may leave out the last line end.
+        n_left = min(n_whole, n_characters(suggestion.text))
+        mark = Mark(suggestion.number, suggestion.start, n_whole - n_left)
         self.counting.tally.answered(asked.real.uri, asked.real.language, mark, n_left)
         return item, mark
 

@@ -1,6 +1,6 @@
 """Which scenario passed in which front end, as a table in Markdown.
 
-pytest tests/editors --junit-xml=editors.xml; python tests/editors/table.py editors.xml
+pytest tests/editors --junit-xml=editors.xml; python tests/editors/table.py editors.xml ...
 """
 
 from __future__ import annotations
@@ -49,4 +49,8 @@ def table(results: dict[str, dict[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(read_results(Path(sys.argv[1]).read_text("utf-8"))))
+    told: dict[str, dict[str, str]] = {}
+    for path in sys.argv[1:]:
+        for scenario, row in read_results(Path(path).read_text("utf-8")).items():
+            told.setdefault(scenario, {}).update(row)
+    print(table(told))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from editors.scenario import CARET, WrongScenario, place_of, read_scenarios
+from editors.scenario import CARET, WrongScenario, load_scenarios, place_of, read_scenarios
 
 HEAD = '[[scenario]]\nname = "a name"\n'
 
@@ -62,3 +64,11 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
 def test_a_place_is_the_line_and_the_code_points_in_it() -> None:
     assert place_of("a\r\nb😀‸c") == ("a\r\nb😀c", 1, 2)
     assert place_of("‸") == ("", 0, 0)
+
+
+def test_the_page_on_scenarios_has_all_of_them_in_their_order() -> None:
+    scenarios = load_scenarios(Path(__file__).with_name("scenarios.toml"))
+    page = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")]
+    assert rows[0] == "scenario"
+    assert rows[2:] == [scenario.slug.replace("-", " ") for scenario in scenarios]

@@ -126,6 +126,9 @@ class VSCode:
         self.bench.page.evaluate(_PASTE, text)
 
     def accept(self, part: Part) -> None:
+        if part == "all" and self._indents_first():
+            self._key("Tab")
+            self.bench.until(lambda: not self._indents_first() and self.preview != self.text)
         self._key(_PARTS[part])
 
     def ask(self) -> None:
@@ -175,6 +178,14 @@ class VSCode:
     @property
     def complaints(self) -> list[str]:
         return self.bench.boxes()[self._n_boxes :]
+
+    def _indents_first(self) -> bool:
+        """Whether Tab is taken for the indentation with which what is shown begins."""
+        document = self._read()
+        line = self.preview.split("\n")[document["line"]]
+        n_spaces = len(line) - len(line.lstrip(" "))
+        is_blank = not document["before"].strip()
+        return is_blank and n_spaces - len(document["before"]) >= _TAB_SIZE
 
     def _key(self, key: str, ms: int = 0) -> None:
         self.bench.page.keyboard.press(key)

@@ -56,6 +56,7 @@ QUIET: Mapping[str, Any] = {
     "security.workspace.trust.startupPrompt": "never",
     "telemetry.telemetryLevel": "off",
     "window.commandCenter": False,
+    "workbench.editor.languageDetection": False,
     "workbench.enableExperiments": False,
     "workbench.secondarySideBar.defaultVisibility": "hidden",
     "workbench.startupEditor": "none",

@@ -463,7 +463,7 @@ def test_vs_code_is_given_what_it_shows_behind_an_emoji_and_on_an_empty_line() -
         async with editing(url, VSCODE, ALONE) as editor:
             text = "s = '漢😀' + na\n\n"
             editor.open(text)
-            (item,) = await editor.inline(0, 13)
+            (item,) = await editor.inline(0, 14)
             # It hides what has a character beyond the basic plane in its range.
             assert item["range"]["start"] == {"line": 0, "character": 8}
             assert item["insertText"] == item["filterText"] == "' + name.title()\nx = 1\n"

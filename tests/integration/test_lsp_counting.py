@@ -111,3 +111,18 @@ def test_what_was_counted_is_saved_while_the_editor_lives_and_events_may_be_anyt
 
     with serving(FakeCompleter(says(BODY))) as url:
         asyncio.run(tell(url))
+
+
+def test_a_text_whose_last_line_end_is_left_out_is_counted_too(tmp_path: Path) -> None:
+    async def tell(url: str) -> None:
+        environ = {"SUTURE_CACHE": str(tmp_path)}
+        async with editing_with_process(url, VSCODE, ALONE, environ) as editor:
+            editor.open("")
+            (item,) = await editor.inline(0, 0)
+            editor.notify("suture/didShow", {"item": item})
+            await accepted(editor, item)
+            assert item["insertText"] == "x = 1"
+
+    with serving(FakeCompleter(says("x = 1\n"))) as url:
+        asyncio.run(tell(url))
+    assert kept(tmp_path) == {"python": Counts(shown=1, accepted=1, characters=5)}

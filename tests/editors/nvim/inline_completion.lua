@@ -1,7 +1,7 @@
 --- A stand-in of `vim.lsp.inline_completion` as Neovim 0.12 documents it, for Neovims without.
 ---
 --- It asks 200 ms after the cursor moved, draws, accepts when it has time to, gives `on_accept` the
---- item instead of accepting it, and forgets what it showed then. `range_form` is how a range looks:
+--- item instead of accepting it, and forgets what it showed then. `range_form` is how ranges look:
 --- `rows` as `vim.Range` is now, `positions` as it was in the first releases.
 
 local M = { range_form = 'rows', n_asked = 0 }

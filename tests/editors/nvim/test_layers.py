@@ -114,7 +114,8 @@ ENTRIES: dict[str, str] = {
       local source = require('suture.cmp').new()
       assert(source:is_available() and source:get_position_encoding_kind() == 'utf-8')
       source:complete({
-        context = { option = { reason = 'auto' } },
+        offset = 5,
+        context = { cursor_before_line = 'def add', option = { reason = 'auto' } },
         completion_context = { triggerKind = 1 },
       }, function(answer) _G.answer = answer end)
     """,
@@ -144,7 +145,7 @@ def test_a_source_offers_what_is_suggested_without_asking_twice(
     answer = editor.lua("return _G.answer")
     (entry,) = answer["items"]
     assert entry["label"] == "a, b):" and entry["kind"] == 15
-    assert entry["filterText"] == ("" if menu == "cmp" else "add") + "a, b):\n    return a + b"
+    assert entry["filterText"] == "adda, b):\n    return a + b"
     assert "```python\na, b):" in entry["documentation"]["value"]
     assert len(session.completer.requests) == n_requests
     editor.lua(
@@ -243,7 +244,9 @@ def test_the_real_nvim_cmp_offers_it_and_takes_it(tmp_path: Path) -> None:
         """)
         editor.configure(QUIET, closes_brackets=False)
         editor.open("a.py", "")
-        editor.type("def add(", ms_a_key=30)
+        editor.type("def add")
+        editor.shows(ADD)
+        editor.type("(")
         editor.until(lambda: bool(editor.lua("return require('cmp').visible()")))
         editor.shows("def add(")  # no ghost beside the menu
         entry: Any = editor.lua("return require('cmp').get_entries()[1].completion_item")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, note
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -52,6 +52,7 @@ def test_n1_what_is_shown_at_once_is_what_the_server_will_say(session: Session) 
         suffix = closers + "\nend"
         made = Suggestion(text, n_replaced)
         assume(not made.says_nothing(suffix))
+        note(f"{prefix!r} {text!r} {closers!r}")
         typed = text[: data.draw(st.integers(0, len(text)), "typed")]
         behind = data.draw(st.sampled_from([suffix, suffix[1:], ")" + suffix, "']" + suffix]))
         shown = Shown()

@@ -29,11 +29,7 @@ function Source.get_position_encoding_kind()
   return 'utf-8'
 end
 
---- Anywhere: a suggestion needs no word.
-function Source.get_keyword_pattern()
-  return '.*'
-end
-
+--- A suggestion needs no word.
 function Source.get_trigger_characters()
   return { ' ', '\t', '.', ',', ':', ';', '(', '[', '{', '=', '"', "'", '<', '>', '/', '+', '-' }
 end
@@ -41,8 +37,9 @@ end
 function Source:complete(params, callback)
   local context = params.completion_context or {}
   local is_by_hand = context.triggerKind == INVOKED and params.context.option.reason == 'manual'
-  -- It filters by what stands from the range on, which is nothing yet.
-  entries.ask(is_by_hand, '', function(found)
+  -- It filters by the word before the cursor.
+  local typed = params.context.cursor_before_line:sub(params.offset)
+  entries.ask(is_by_hand, typed, function(found)
     callback({ items = found, isIncomplete = true })
   end)
 end

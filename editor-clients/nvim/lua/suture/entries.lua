@@ -16,7 +16,7 @@ local function label_of(text)
   return vim.trim(vim.split(vim.trim(text), '\n', { plain = true })[1])
 end
 
---- An entry, its range in bytes. Menus filter by what is typed: before the cursor, or from there on.
+--- An entry, its range in bytes. Menus filter by the word before the cursor and what is typed then.
 local function entry_of(made, place, typed)
   local first, last = #made.head, #made.head + #made.replaced
   local filetype = vim.bo[place.bufnr].filetype

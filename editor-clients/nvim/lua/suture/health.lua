@@ -197,7 +197,8 @@ local function check_conflicts(options)
     local mapping = key and vim.fn.maparg(key, 'i', false, true) or {}
     local is_ours = vim.startswith(mapping.desc or '', 'Suture: ')
     if not vim.tbl_isempty(mapping) and not is_ours then
-      local text = ('%s (`keys.%s`) is mapped: %s'):format(key, name, mapping.desc or mapping.rhs or 'Lua')
+      local what = mapping.desc or mapping.rhs or 'Lua'
+      local text = ('%s (`keys.%s`) is mapped: %s'):format(key, name, what)
       if name == 'next' then
         vim.health.warn(text .. '; so it stays', 'set another key, or map <Plug>(suture-next)')
       else

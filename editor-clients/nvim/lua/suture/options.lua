@@ -6,7 +6,7 @@ local M = {}
 
 ---@class suture.Options
 ---@field cmd string[] the command that starts the language server
----@field filetypes table<string, boolean> false: nothing of such a buffer leaves it; `*` for all others
+---@field filetypes table<string, boolean> false: nothing of such a buffer is sent; `*`: all others
 ---@field keys table<string, string|false> keys while a suggestion is shown; `next` always
 ---@field popup 'hide'|'beside' whether a suggestion is shown beside the popup menu
 ---@field builtin boolean let vim.lsp.inline_completion draw, where there is one

@@ -133,7 +133,9 @@ local function config_for(bufnr, this)
     settings = { suture = section },
     handlers = {
       ['suture/status'] = function(_, told, context)
-        status.told(context.client_id, told)
+        if not is_ended[context.client_id] then
+          status.told(context.client_id, told)
+        end
       end,
     },
     on_init = function(client)
@@ -156,7 +158,8 @@ local function tell_missing()
   is_missing = true
   local text = ('`%s` is not to be found; `:help suture-install`'):format(options.cmd[1])
   status.say({ kind = 'Error', busy = false, message = text, reason = 'MISSING' })
-  say(text, vim.log.levels.ERROR)
+  -- No error: Neovim would name the event at which it was found out as what failed.
+  say(text)
 end
 
 --- Buffers without a name have one URI, so that only one of them may be open at a time.

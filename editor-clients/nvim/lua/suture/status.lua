@@ -6,7 +6,7 @@ local M = {}
 ---@field kind 'Normal'|'Warning'|'Error'|'Inactive'
 ---@field busy boolean
 ---@field message string
----@field reason string? a code of docs/reasons.md, or one of this plugin's: MISSING, STOPPED, STARTING
+---@field reason string? a code of docs/reasons.md, or our own MISSING, STOPPED and STARTING
 
 local WORDS = {
   AUTH = 'no key',
@@ -26,7 +26,12 @@ local WORDS = {
   UNREACHABLE = 'no server',
 }
 
-local STARTING = { kind = 'Normal', busy = true, message = 'suture lsp starts', reason = 'STARTING' }
+local STARTING = {
+  kind = 'Normal',
+  busy = true,
+  message = 'suture lsp starts',
+  reason = 'STARTING',
+}
 
 -- The last one of each client, and what this plugin has to say itself, which goes before.
 local of_clients, own = {}, nil

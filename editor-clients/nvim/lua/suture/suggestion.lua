@@ -93,7 +93,8 @@ local function n_replaced_by(suggestion, typed, text, tail)
   if added == '' then
     return #left
   end
-  if not closers.are_auto_closed(added, typed) then
+  -- Blanks alone no editor adds.
+  if not (added .. left):find('%S') or not closers.are_auto_closed(added, typed) then
     return nil
   end
   local over = closers.written(added .. left, text)
