@@ -274,7 +274,6 @@ def test_a_snooze_is_shown_and_ended(vscode: VSCode) -> None:
 
 def test_what_is_shown_partly_accepted_and_hidden_is_told(vscode: VSCode) -> None:
     bench = vscode.bench
-    vscode.ask()
     restart(vscode)
     vscode.type("def add")
     shows(vscode, BODY)
