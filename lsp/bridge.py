@@ -119,6 +119,7 @@ class Bridge(LanguageServer):
         section = given.get(SECTION)
         self._given = section if isinstance(section, dict) else {}
         self.profile = profile_of(params.client_info.name if params.client_info else "")
+        self.completions.shows_last_line_end = self.profile.shows_last_line_end
         self._is_of_folders = params.workspace_folders is not None
         self.take_options({})
         if not self._has_configuration:
@@ -236,10 +237,8 @@ class Bridge(LanguageServer):
 
     def _marked(self, asked: Asked, suggestion: Suggestion, profile: Profile) -> tuple[Item, Mark]:
         item = item_of(asked, suggestion, profile, self.protocol.documents.encoding)
-        n_whole = n_characters(item.text)
-        # An item may leave out the last line end.
-        n_left = min(n_whole, n_characters(suggestion.text))
-        mark = Mark(suggestion.number, suggestion.start, n_whole - n_left)
+        n_left = n_characters(suggestion.text)
+        mark = Mark(suggestion.number, suggestion.start, n_characters(item.text) - n_left)
         self.counting.tally.answered(asked.real.uri, asked.real.language, mark, n_left)
         return item, mark
 

@@ -20,7 +20,7 @@ from suture.lsp.context.chunks import Chunk
 from suture.lsp.debounce import Debounce
 from suture.lsp.documents import Cursor, without_halves
 from suture.lsp.gates import Refusal, Switches, cursor_gate, file_gate, path_of
-from suture.lsp.http_client import ServerClient, Unanswered
+from suture.lsp.http_client import Answer, ServerClient, Unanswered
 from suture.lsp.settings import Options
 from suture.lsp.shown import Shown, Suggestion
 from suture.server.request import Reason
@@ -33,6 +33,8 @@ N_ALTERNATIVES = 3
 _FREELY: Json = {"temperature": 0.8, "top_p": 0.95}
 # What an engine has written by then is shown, up to its last whole line.
 MAX_PREDICT_MS = 4000
+# How long what is known may be held back for others beside it.
+ALTERNATIVES_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Outcome:
     """What came of a request; `source` is `typed`, `ahead` or `server` where a text came.
 
     `alternatives` may come in the place of the suggestion. `report` is the server's `suture`
-    object, where it was asked, and `files` are those whose text it was sent beside the cursor's.
+    object, where it was asked, and `files` are those whose text it was sent beside the cursor's:
+    where it was asked for alternatives, those of that request.
     """
 
     suggestion: Suggestion | None = None
@@ -69,13 +72,16 @@ class Completions:
     """Completes in all documents of one editor.
 
     `options` and `switches` are those in force, which may change at any time. `session` is a name
-    that no other editor has. `others_with` and `path_in` tell of a document, by its URI, what is
-    sent of other files with it, and its path as the model is told it.
+    that no other editor has. Without `shows_last_line_end` a text on an empty line is cut before
+    its last line ends: what is shown, counted and gone on from is one text. `others_with` and
+    `path_in` tell of a document, by its URI, what is sent of other files with it, and its path as
+    the model is told it.
     """
 
     def __init__(self, client: ServerClient, session: str, options: Options) -> None:
         self.options = options
         self.switches = Switches()
+        self.shows_last_line_end = True
         self.last = Outcome(message="nothing was asked yet")
         self.others_with: Callable[[str], Sequence[Chunk]] = _nothing
         self.path_in: Callable[[str], str | None] = _whole_path
@@ -96,11 +102,14 @@ class Completions:
         outcome = self._at_hand(cursor, is_automatic)
         if outcome is None:
             outcome = await self._fly(cursor.uri, self._ask(cursor, is_automatic))
-        elif outcome.suggestion is not None and not is_automatic:
+        elif outcome.suggestion is None:
+            self._end_flight(cursor.uri)
+        elif is_automatic or self._last_place != _place(cursor):
+            self._end_flight(cursor.uri)
+            self._fetch_ahead(cursor, outcome.suggestion)
+        else:
             others = self._with_alternatives(cursor, outcome, outcome.suggestion)
             outcome = await self._fly(cursor.uri, others)
-        else:
-            self._end_flight(cursor.uri)
         took_ms = (time.perf_counter() - started) * 1000
         outcome = replace(outcome, took_ms=round(took_ms, 1))
         if outcome.reason != "SUPERSEDED":
@@ -116,10 +125,15 @@ class Completions:
         self.last = _refused(refusal)
         return self.last
 
-    def dismiss(self) -> None:
-        """The user wants the last text no more: none comes by itself where it was."""
-        self._dismissed = self._last_place
-        self.forget()
+    def dismiss(self, uri: str | None) -> None:
+        """The user wants the last text no more: none comes by itself where it was.
+
+        Nothing changes where it came in another document than `uri`; None is any.
+        """
+        place = self._last_place
+        if place is not None and uri in (None, place[0]):
+            self._dismissed = place
+            self.forget(place[0])
 
     async def warm_up(self, cursor: Cursor) -> Outcome:
         """Let the server read the text around a cursor, before anything is asked there."""
@@ -184,9 +198,7 @@ class Completions:
         if gate is not None:
             self._end_ahead()
             return _refused(gate)
-        rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
-        if rest is not None:
-            self._fetch_ahead(cursor, rest)
+        if (rest := self._rest(cursor)) is not None:
             return Outcome(rest, source="typed")
         gate = cursor_gate(cursor, is_automatic)
         if gate is None:
@@ -209,20 +221,21 @@ class Completions:
         await asyncio.sleep(wait_ms / 1000)
         started = time.perf_counter()
         body = self._body(cursor)
-        files = tuple(chunk["filename"] for chunk in body.get("input_extra", ()))
+        files = _files(body)
         try:
             answer = await self._client.infill(body)
         except Unanswered as error:
             return Outcome(reason=error.health.reason, message=str(error))
         self._debounce.answered((time.perf_counter() - started) * 1000)
-        if answer.suggestion.says_nothing(cursor.suffix):
-            nothing: Reason = "DUPLICATE_SUFFIX" if answer.suggestion.text.strip() else "EMPTY"
+        suggestion = self._cut(cursor, answer.suggestion)
+        if suggestion.says_nothing(cursor.suffix):
+            nothing: Reason = "DUPLICATE_SUFFIX" if suggestion.text.strip() else "EMPTY"
             reason = answer.reason or nothing
             return Outcome(reason=reason, report=answer.report, files=files)
-        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, answer.suggestion)
-        self._fetch_ahead(cursor, answer.suggestion)
+        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, suggestion)
+        self._fetch_ahead(cursor, suggestion)
         return Outcome(
-            answer.suggestion,
+            suggestion,
             answer.reason,
             source="server",
             report=answer.report,
@@ -232,26 +245,39 @@ class Completions:
     async def _with_alternatives(
         self, cursor: Cursor, outcome: Outcome, suggestion: Suggestion
     ) -> Outcome:
-        """The outcome with other texts for its place: a second request by hand asks for them."""
+        """The outcome with other texts for its place: who asks by hand where it is shown, asks for
+        them. What is known does not wait for them long.
+        """
         self._end_ahead()
         self._client.try_again()
-        try:
-            answers = await self._client.candidates(self._body(cursor) | _FREELY, N_ALTERNATIVES)
-        except Unanswered:
-            return outcome
-        found = dict.fromkeys(answer.suggestion for answer in answers)
+        body = self._body(cursor) | _FREELY
+        answers, message = await self._alternatives(body)
+        found = dict.fromkeys(self._cut(cursor, answer.suggestion) for answer in answers)
         others = [one for one in found if one != suggestion and not one.says_nothing(cursor.suffix)]
         # The latest is gone on with, where several have what is typed: that is the first again.
         for one in (*reversed(others), suggestion):
             self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, one)
-        return replace(outcome, alternatives=tuple(others))
+        self._fetch_ahead(cursor, suggestion)
+        report = answers[0].report if answers else {}
+        alternatives = tuple(others)
+        return replace(
+            outcome, message=message, report=report, files=_files(body), alternatives=alternatives
+        )
+
+    async def _alternatives(self, body: Json) -> tuple[list[Answer], str]:
+        """Several answers to a body of `/infill`, or why there are none."""
+        try:
+            async with asyncio.timeout(ALTERNATIVES_S):
+                return await self._client.candidates(body, N_ALTERNATIVES), ""
+        except TimeoutError:
+            return [], "other texts took the server too long"
+        except Unanswered as error:
+            return [], str(error)
 
     def _fetch_ahead(self, cursor: Cursor, suggestion: Suggestion) -> None:
         """Ask for what follows a suggestion, in the pause while the user reads it (Q2)."""
         there = after_accepting(cursor, suggestion)
-        is_known = self._is_ahead_of(there) or self._shown_in(cursor.uri).rest(
-            there.prefix, there.suffix
-        )
+        is_known = self._is_ahead_of(there) or self._rest(there) is not None
         if is_known or not self.options.prefetch:
             return
         self._end_ahead()
@@ -268,7 +294,8 @@ class Completions:
             answer = await self._client.infill(self._body(cursor, "/ahead"))
         except Unanswered:
             return
-        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, answer.suggestion)
+        suggestion = self._cut(cursor, answer.suggestion)
+        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, suggestion)
 
     async def _fetched_ahead(self, cursor: Cursor) -> Outcome | None:
         """The text that was asked for ahead, if it is for this very cursor (Q2)."""
@@ -280,8 +307,7 @@ class Completions:
         except asyncio.CancelledError:
             await _end(ahead.task)
             raise
-        rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
-        if rest is None:
+        if (rest := self._rest(cursor)) is None:
             return None
         self._fetch_ahead(cursor, rest)
         return Outcome(rest, source="ahead")
@@ -316,6 +342,17 @@ class Completions:
     def _gate(self, uri: str, language: str) -> Refusal | None:
         return file_gate(uri, language, self.options, self.switches, time.monotonic())
 
+    def _rest(self, cursor: Cursor) -> Suggestion | None:
+        """What is left, at a cursor, of what was shown or fetched ahead."""
+        rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
+        return None if rest is None else self._cut(cursor, rest)
+
+    def _cut(self, cursor: Cursor, suggestion: Suggestion) -> Suggestion:
+        """A suggestion as it can be shown at a cursor."""
+        if self.shows_last_line_end or not cursor.is_on_empty_line:
+            return suggestion
+        return replace(suggestion, text=suggestion.text.rstrip("\r\n"))
+
     def _shown_in(self, uri: str) -> Shown:
         return self._shown.setdefault(uri, Shown())
 
@@ -346,6 +383,11 @@ def _extra(chunks: Sequence[Chunk]) -> list[Json]:
     return [{"text": chunk.text, "filename": chunk.name} for chunk in chunks]
 
 
+def _files(body: Json) -> tuple[str, ...]:
+    """The files whose text a body bears beside the cursor's."""
+    return tuple(chunk["filename"] for chunk in body.get("input_extra", ()))
+
+
 def _nothing(uri: str) -> Sequence[Chunk]:
     return ()
 
@@ -360,13 +402,15 @@ def after_accepting(cursor: Cursor, suggestion: Suggestion) -> Cursor:
     prefix = cursor.prefix + suggestion.text
     suffix = cursor.suffix[suggestion.delete_after :]
     before = (cursor.before + suggestion.text).replace("\r", "\n").rpartition("\n")[2]
+    after = cursor.after[suggestion.delete_after :]
     return replace(
         cursor,
         line=cursor.line + suggestion.text.count("\n"),
         before=before,
-        after=cursor.after[suggestion.delete_after :],
+        after=after,
         prefix=prefix,
         suffix=suffix,
+        is_on_empty_line=not before and not after,
     )
 
 

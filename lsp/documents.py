@@ -52,6 +52,7 @@ class Cursor:
 
     `prefix` and `suffix` may leave out what is far away. `before` and `after` are the cursor's own
     line without its end; `line` counts from 0. `n_changes` is how often the document had changed.
+    `is_on_empty_line` tells of the line in the document, also where a text is taken for typed.
     """
 
     uri: str
@@ -63,6 +64,7 @@ class Cursor:
     prefix: str
     suffix: str
     n_changes: int = 0
+    is_on_empty_line: bool = False
 
 
 class Document:
@@ -119,6 +121,7 @@ class Document:
             prefix=prefix,
             suffix=suffix,
             n_changes=self.n_changes,
+            is_on_empty_line=not whole.rstrip("\r\n"),
         )
 
     def _place(self, position: Position, encoding: Encoding) -> tuple[int, int]:

@@ -3,17 +3,17 @@
 VS Code compares an item with the text in its range, and closes brackets behind the cursor: its
 range goes from the start of the line over the closers that the text writes itself, and the text
 begins with what is typed. It shows nothing of an item with a character beyond the basic plane in
-its range, which begins behind that; nor on an empty line one that ends with a line end, which is
-left out. Neovim covers what stands in a range, so its range begins at the cursor; its buffers have
-no CR, whatever the file has. Others get a range at the cursor.
+its range, which begins behind that; nor on an empty line one that ends with a line end: there
+suggestions are cut as they come (`completions.py`). Neovim covers what stands in a range, so its
+range begins at the cursor; its buffers have no CR, whatever the file has. Others get a range at the
+cursor.
 
 A row of a popup begins with the word before the cursor: editors show those rows that it begins.
 
 With a row of the popup selected, VS Code shows only what goes on from that row: the model is asked
 as if it were typed, and the item begins with it.
 
-R1  The item, accepted, makes of the document what the suggestion makes of it, but for line ends at
-    the end of one on an empty line in VS Code.
+R1  The item, accepted, makes of the document what the suggestion makes of it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ _BEYOND = re.compile(r".*[\U00010000-\U0010ffff]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a client shows items: from where in the line, and with whose line ends."""
+    """How a client shows items: from where in the line, with whose line ends, and whether on an
+    empty line ones that end with a line end.
+    """
 
     starts_at: Literal["line", "word", "cursor"] = "cursor"
     keeps_line_ends: bool = True
+    shows_last_line_end: bool = True
 
 
-LINE = Profile(starts_at="line")
+LINE = Profile(starts_at="line", shows_last_line_end=False)
 NEOVIM = Profile(keeps_line_ends=False)
 CURSOR = Profile()
 # The editors that are VS Code, as they name themselves.
@@ -115,8 +118,6 @@ def item_of(asked: Asked, suggestion: Suggestion, profile: Profile, encoding: En
     text = cursor.before[first:] + suggestion.text
     if not profile.keeps_line_ends:
         text = text.replace("\r\n", "\n")
-    if profile is LINE and not real.before and not real.after:
-        text = text.rstrip("\r\n")
     return Item(
         start=Position(real.line, length(real.before[:first], encoding)),
         end=Position(real.line, end),

@@ -131,11 +131,18 @@ def _count(bridge: Bridge, event: str, params: Any) -> None:
     if event in COUNTED and bridge.completions.options.stats:
         bridge.counting.told(COUNTED[event], params)
     if event == "rejected":
-        bridge.completions.dismiss()
+        bridge.completions.dismiss(_document_in(params))
     elif event == "focused":
         uri = getattr(getattr(params, "textDocument", None), "uri", None)
         if isinstance(uri, str):
             bridge.others.opened(uri)
+
+
+def _document_in(params: Any) -> str | None:
+    """The URI of the document that a client tells of, as it comes, if it names one."""
+    document = params.get("textDocument") if isinstance(params, dict) else None
+    uri = document.get("uri") if isinstance(document, dict) else None
+    return uri if isinstance(uri, str) else None
 
 
 def _accepted(bridge: Bridge, *arguments: Any) -> None:

@@ -1,8 +1,8 @@
 """What became of suggestions, kept in one small file under the cache, by day and language.
 
 F1  Several bridges write at once, and none loses what another one wrote.
-F2  A process that dies leaves the file as it was, or as it was to be; one that cannot be read
-    counts as none.
+F2  A process that dies leaves the file as it was, or as it was to be. What makes no sense counts
+    as none; a file that cannot be read now is left as it is.
 F3  It stays small: so many days, and so many languages a day. There are only numbers in it, and
     names of languages.
 """
@@ -36,7 +36,7 @@ _NAMES = tuple(field.name for field in fields(Counts))
 
 
 class Stats:
-    """The file at `path`. Methods raise `OSError` where it cannot be written."""
+    """The file at `path`. Methods raise `OSError` where it cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class Stats:
         """All days that are kept, the oldest first."""
         try:
             told = json.loads(self.path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return {}
         days = told.get("days") if isinstance(told, dict) else None
         return _read_days(days if isinstance(days, dict) else {})
@@ -58,7 +58,10 @@ class Stats:
             days = self.read()
             for (day, language), counted in counts.items():
                 languages = days.setdefault(day, {})
-                languages.setdefault(_name(language, languages), Counts()).add(counted)
+                kept = languages.setdefault(_name(language, languages), Counts())
+                kept.add(counted)
+                # A part that became a whole is taken back, also where it was forgotten meanwhile.
+                kept.partly_accepted = max(0, kept.partly_accepted)
             for day in sorted(days)[:-MAX_DAYS]:
                 del days[day]
             self._write(days)

@@ -38,10 +38,11 @@ def run(args: argparse.Namespace) -> int:
         if args.forget:
             stats.forget()
             return exits.OK
+        kept = stats.read()
     except (OSError, Timeout) as error:
         raise SetupError(f"{stats.path}: {' '.join(str(error).split())}") from None
     first = (date.today() - timedelta(days=args.days - 1)).isoformat()
-    days = {day: counts for day, counts in stats.read().items() if day >= first}
+    days = {day: counts for day, counts in kept.items() if day >= first}
     if args.json:
         print(json.dumps(as_json(days, args.days), indent=2))
     else:

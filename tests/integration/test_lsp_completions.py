@@ -440,6 +440,29 @@ def test_what_was_dismissed_comes_again_by_hand_or_once_the_text_has_changed() -
         asyncio.run(edit(url))
 
 
+def test_what_is_dismissed_in_another_document_than_the_last_text_changes_nothing() -> None:
+    completer = FakeCompleter(says("a"))
+    other = "file:///b.py"
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            editor.open("y", other)
+            await editor.inline(0, 1, uri=other)
+            editor.open("x")
+            await editor.inline(0, 1)
+            editor.notify("suture/didReject", {"textDocument": {"uri": other, "version": 0}})
+            assert len(await editor.inline(0, 1)) == 1
+            assert (await editor.command("explainLast"))["source"] == "typed"
+            editor.notify("suture/didReject", {"textDocument": {"uri": URI, "version": 0}})
+            assert await editor.inline(0, 1) == []
+            # What is known in other documents is not forgotten for it.
+            assert len(await editor.inline(0, 1, uri=other)) == 1
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+    assert [request.prefix for request in completer.requests] == ["y", "x"]
+
+
 def test_what_was_shown_with_other_options_is_forgotten() -> None:
     completer = FakeCompleter(says("a"))
 
@@ -471,6 +494,28 @@ def test_vs_code_is_given_what_it_shows_behind_an_emoji_and_on_an_empty_line() -
             # And on an empty line what ends with a line end.
             (item,) = await editor.inline(1, 0)
             assert item["insertText"] == "me.title()\nx = 1"
+            # The model is asked as if the row were typed; the line is empty all the same.
+            here = {"line": 2, "character": 0}
+            row = {"range": {"start": here, "end": here}, "text": "na"}
+            (item,) = await editor.inline(2, 0, selectedCompletionInfo=row)
+            assert item["insertText"] == "name.title()\nx = 1"
 
     with serving(completer) as url:
         asyncio.run(edit(url))
+
+
+def test_what_follows_a_text_on_an_empty_line_is_fetched_behind_what_vs_code_inserts() -> None:
+    completer = FakeCompleter(says("x = 1\n"))
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, {"debounceMs": 0}) as editor:
+            editor.open("\n")
+            (item,) = await editor.inline(0, 0)
+            await until(lambda: len(completer.requests) == 2)
+            editor.type(item["insertText"], 0, 0)
+            assert len(await editor.inline(0, 5)) == 1
+            assert (await editor.command("explainLast"))["source"] in ("typed", "ahead")
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+    assert completer.requests[1].prefix == "x = 1"

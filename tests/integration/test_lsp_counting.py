@@ -81,6 +81,22 @@ def test_each_client_has_each_suggestion_counted_once(
     assert "add" not in (tmp_path / "stats.json").read_text()
 
 
+@pytest.mark.parametrize("profile", [VSCODE, NEOVIM])
+def test_a_text_on_an_empty_line_is_counted_as_it_is_shown(profile: Json, tmp_path: Path) -> None:
+    async def edit(url: str) -> None:
+        async with editing_with_process(url, profile, ALONE, {"SUTURE_CACHE": str(tmp_path)}) as ed:
+            ed.open("\n")
+            (item,) = await ed.inline(0, 0)
+            ed.notify("suture/didShow", {"item": item})
+            await accepted(ed, item)
+
+    with serving(FakeCompleter(says("x = 1\n"))) as url:
+        asyncio.run(edit(url))
+    # VS Code would not show the line end.
+    n_characters = 5 if profile is VSCODE else 6
+    assert kept(tmp_path) == {"python": Counts(shown=1, accepted=1, characters=n_characters)}
+
+
 def test_nothing_is_counted_where_the_user_wants_none(tmp_path: Path) -> None:
     names = ("suture/didShow", "suture/didPartiallyAccept")
     with serving(FakeCompleter(says(BODY))) as url:

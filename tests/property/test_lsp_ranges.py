@@ -32,13 +32,12 @@ def test_r1_an_item_makes_the_document_of_the_suggestion(
     item = item_of(asked, Suggestion(text, n_over), profile, encoding)
     assert item.start.line == item.end.line == 1
     document.apply(Change(item.text, item.start, item.end), encoding)
-    if profile is LINE and not before and not after:
-        text = text.rstrip("\n")  # VS Code would not show it
     assert document.text == cursor.prefix + text + cursor.suffix[n_over:]
     there = after_accepting(cursor, Suggestion(text, n_over))
     assert there.prefix + there.suffix == document.text
     at = document.cursor(Position(there.line, length(there.before, encoding)), encoding)
     assert (at.prefix, at.before, at.after) == (there.prefix, there.before, there.after)
+    assert at.is_on_empty_line == there.is_on_empty_line
 
 
 @given(WORDS, st.text("abé", max_size=4), st.text("ab", max_size=3), TEXT, PROFILE, ENCODING)

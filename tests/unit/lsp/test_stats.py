@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
 from support.json_values import JSON
+from suture.lsp.counting import Counting
 from suture.lsp.stats import MAX_DAYS, MAX_LANGUAGES, OTHER, Stats, stats_file
 from suture.lsp.tally import Counts
 from suture.server import cli
@@ -57,13 +59,44 @@ def test_f1_several_processes_lose_nothing(stats: Stats) -> None:
     assert {path.name for path in stats.path.parent.iterdir()} <= {"stats.json", "stats.lock"}
 
 
-def test_f2_a_file_that_cannot_be_read_counts_as_none(stats: Stats) -> None:
+def test_f2_what_makes_no_sense_counts_as_none(stats: Stats) -> None:
     stats.path.parent.mkdir()
     for content in (b"", b"{", b"[]", b'{"days": []}', b"\xff", b'{"days": {"x": {}}}'):
         stats.path.write_bytes(content)
         assert stats.read() == {}
     stats.add({(DAY, "python"): Counts(shown=1)})
     assert stats.read() == {DAY: {"python": Counts(shown=1)}}
+
+
+def test_f2_a_file_that_cannot_be_read_now_is_left_as_it_is_and_its_command_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stats = stats_file(tmp_path / "cache")
+    stats.add({(DAY, "python"): Counts(shown=1)})
+    counting = Counting(lambda: stats)
+    counting.tally.give_back({(DAY, "go"): Counts(shown=2)})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", _fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            stats.add({(DAY, "python"): Counts(shown=1)})
+        counting.save()
+        assert cli.main(["stats"]) == 2
+        assert "Input/output error" in capsys.readouterr().err
+    assert stats.read() == {DAY: {"python": Counts(shown=1)}}
+    # What was counted meanwhile is not lost, either.
+    counting.save()
+    assert stats.read() == {DAY: {"python": Counts(shown=1), "go": Counts(shown=2)}}
+
+
+def _fail(path: Path, encoding: str) -> str:
+    raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+
+def test_a_part_that_was_forgotten_before_it_became_a_whole_is_not_taken_back(stats: Stats) -> None:
+    stats.add({(DAY, "python"): Counts(partly_accepted=1, characters=2)})
+    stats.forget()
+    stats.add({(DAY, "python"): Counts(accepted=1, partly_accepted=-1, characters=5)})
+    assert stats.read() == {DAY: {"python": Counts(accepted=1, characters=5)}}
 
 
 @given(JSON)
