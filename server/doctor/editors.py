@@ -18,7 +18,8 @@ from suture.server.doctor.finding import Finding
 class Editor:
     """An editor by its `commands`; `clients` are found as `places`, below the home directory.
 
-    `install` is a line for a shell; without one, the editor's clients are none that are known.
+    `install` is a line for a shell, in a checkout of Suture where it is its own client that is
+    installed; without one, the editor's clients are none that are known.
     """
 
     name: str
@@ -28,8 +29,15 @@ class Editor:
     install: str = ""
 
 
-_EXTENSIONS = ("ggml-org.llama-vscode", "continue.continue", "tabbyml.vscode-tabby")
+_EXTENSIONS = (
+    "suture.suture",
+    "ggml-org.llama-vscode",
+    "continue.continue",
+    "tabbyml.vscode-tabby",
+)
+_EXTENSION = "editor-clients/vscode/suture.vsix"
 _PLUGINS = ("llama.vim", "minuet-ai.nvim", "vim-tabby")
+_NEOVIM_PLUGIN = "~/.local/share/nvim/site/pack/suture/start"
 _LLAMA_VIM = "git clone https://github.com/ggml-org/llama.vim"
 
 EDITORS = (
@@ -38,21 +46,21 @@ EDITORS = (
         ("code",),
         (".vscode/extensions/*", ".vscode-server/extensions/*"),
         _EXTENSIONS,
-        "code --install-extension ggml-org.llama-vscode",
+        f"make vscode && code --install-extension {_EXTENSION}",
     ),
     Editor(
         "VSCodium",
         ("codium",),
         (".vscode-oss/extensions/*",),
         _EXTENSIONS,
-        "codium --install-extension ggml-org.llama-vscode",
+        f"make vscode && codium --install-extension {_EXTENSION}",
     ),
     Editor(
         "Cursor",
         ("cursor",),
         (".cursor/extensions/*",),
         _EXTENSIONS,
-        "cursor --install-extension ggml-org.llama-vscode",
+        f"make vscode && cursor --install-extension {_EXTENSION}",
     ),
     Editor(
         "Neovim",
@@ -64,8 +72,8 @@ EDITORS = (
             ".config/nvim/pack/*/*/*",
             ".vim/pack/*/*/*",
         ),
-        _PLUGINS,
-        f"{_LLAMA_VIM} ~/.local/share/nvim/site/pack/suture/start/llama.vim",
+        ("suture", *_PLUGINS),
+        f'mkdir -p {_NEOVIM_PLUGIN} && ln -s "$PWD/editor-clients/nvim" {_NEOVIM_PLUGIN}/suture',
     ),
     Editor(
         "Vim",

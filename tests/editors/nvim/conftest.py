@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from editors.neovim import Neovim, editing
-from editors.nvim.session import Session
+from editors.nvim.session import HAS_CLIENT, Session
 from support.http_server import serving
 from support.writing_completer import WritingCompleter
 
@@ -20,7 +20,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         serving(completer) as url,
         editing(url, tmp_path_factory.mktemp("workspace")) as editor,
     ):
-        yield Session(editor, completer)
+        session = Session(editor, completer)
+        session.open("")
+        # On a busy machine this takes far longer than what a test waits for.
+        editor.until(lambda: bool(editor.lua(HAS_CLIENT)))
+        yield session
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ NEEDS_NEOVIM = [
 ]
 
 ADD = "def add(a, b):\n    return a + b"
+IS_TAB_OURS = "return vim.fn.maparg('<Tab>', 'i', false, true).desc == 'Suture: accept'"
+HAS_CLIENT = "return require('suture.server').client(vim.fn.bufnr()) ~= nil"
 # One request for each text, and none ahead.
 QUIET: dict[str, Any] = {"prefetch": False, "debounceMs": 0}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from editors.neovim import Neovim, editing
-from editors.nvim.session import ADD, NEEDS_NEOVIM, QUIET, Session
+from editors.nvim.session import ADD, IS_TAB_OURS, NEEDS_NEOVIM, QUIET, Session
 from support.http_server import serving
 from support.writing_completer import WritingCompleter
 
@@ -109,6 +109,29 @@ def test_over_neovims_own_it_is_asked_by_hand_dismissed_and_left(built_in: Sessi
     editor.shows(ADD)
 
 
+def test_over_neovims_own_a_dismissal_names_its_document_and_ctrl_c_leaves_nothing(
+    built_in: Session,
+) -> None:
+    editor = built_in.editor
+    editor.lua("""
+      vim.api.nvim_create_autocmd('LspNotify', { callback = function(event)
+        if event.data.method == 'suture/didReject' then _G.rejected = event.data.params end
+      end })
+    """)
+    editor.type("def add")
+    editor.until(lambda: _is_visible(editor))
+    editor.dismiss()
+    editor.until(lambda: bool(editor.lua("return _G.rejected ~= nil")))
+    uri = editor.lua("return vim.uri_from_bufnr(0)")
+    assert editor.lua("return _G.rejected") == {"textDocument": {"uri": uri}}
+    editor.ask()
+    editor.shows(ADD)
+    assert editor.lua(IS_TAB_OURS)
+    editor.input("<C-c>")
+    editor.shows("def add")
+    editor.until(lambda: not editor.lua(IS_TAB_OURS))
+
+
 ENTRIES: dict[str, str] = {
     "cmp": """
       local source = require('suture.cmp').new()
@@ -129,6 +152,17 @@ ENTRIES: dict[str, str] = {
       }, function(answer) _G.answer = answer end)
     """,
 }
+
+
+OPEN_MENU = """
+  package.loaded['blink.cmp'] = { is_menu_visible = function() return _G.is_open end }
+  _G.is_open = true
+  vim.api.nvim_exec_autocmds('User', { pattern = 'BlinkCmpMenuOpen' })
+"""
+CLOSE_MENU = """
+  _G.is_open = false
+  vim.api.nvim_exec_autocmds('User', { pattern = 'BlinkCmpMenuClose' })
+"""
 
 
 @pytest.mark.parametrize("menu", ENTRIES)
@@ -161,20 +195,45 @@ def test_a_source_offers_what_is_suggested_without_asking_twice(
     assert editor.lua("return _G.d") == 1
 
 
+@pytest.mark.parametrize("menu", ENTRIES)
+def test_a_source_is_answered_though_its_menu_has_opened_or_one_typed_on(
+    session: Session, menu: str
+) -> None:
+    editor, completer = session.open(""), session.completer
+    is_answered = "return _G.answer ~= nil"
+    completer.may_go_on.clear()
+    try:
+        editor.type("def add")
+        editor.until(lambda: bool(completer.requests) and completer.requests[-1].prefix[-1] == "d")
+        editor.lua("_G.answer = nil;" + ENTRIES[menu])
+        # Another source has rows already.
+        editor.lua(OPEN_MENU)
+        editor.lua("vim.wait(100)")
+        assert editor.lua(is_answered) is False
+        completer.may_go_on.set()
+        editor.until(lambda: bool(editor.lua(is_answered)))
+        assert [entry["label"] for entry in editor.lua("return _G.answer.items")] == ["(a, b):"]
+        editor.lua(CLOSE_MENU)
+        editor.shows(ADD)
+        completer.may_go_on.clear()
+        editor.type("x")
+        editor.until(lambda: completer.requests[-1].prefix == "def addx")
+        editor.lua("_G.answer = nil;" + ENTRIES[menu])
+        editor.type("y")
+        editor.until(lambda: bool(editor.lua(is_answered)))
+        assert editor.lua("return #_G.answer.items") == 0
+    finally:
+        completer.may_go_on.set()
+        editor.lua("package.loaded['blink.cmp'] = nil")
+
+
 def test_ghost_text_hides_while_another_plugins_menu_is_open(session: Session) -> None:
     editor = session.open("")
     editor.type("def add")
     editor.shows(ADD)
-    editor.lua("""
-      package.loaded['blink.cmp'] = { is_menu_visible = function() return _G.is_open end }
-      _G.is_open = true
-      vim.api.nvim_exec_autocmds('User', { pattern = 'BlinkCmpMenuOpen' })
-    """)
+    editor.lua(OPEN_MENU)
     editor.shows("def add")
-    editor.lua("""
-      _G.is_open = false
-      vim.api.nvim_exec_autocmds('User', { pattern = 'BlinkCmpMenuClose' })
-    """)
+    editor.lua(CLOSE_MENU)
     editor.shows(ADD)
     editor.lua("package.loaded['blink.cmp'] = nil")
 
@@ -253,4 +312,34 @@ def test_the_real_nvim_cmp_offers_it_and_takes_it(tmp_path: Path) -> None:
         assert entry["label"] == "a, b):"
         editor.lua("require('cmp').confirm({ select = true })")
         editor.becomes(ADD)
+        assert editor.complaints == []
+
+
+@pytest.mark.skipif(not CMP, reason="NVIM_CMP_DIR is not set")
+def test_the_real_nvim_cmp_gets_it_behind_a_faster_source(tmp_path: Path) -> None:
+    completer = WritingCompleter(text=ADD)
+    completer.may_go_on.clear()
+    commands = [f"set rtp+={CMP}"]
+    labels = """
+      return vim.tbl_map(function(entry) return entry.completion_item.label end,
+        require('cmp').get_entries())
+    """
+    with serving(completer) as url, editing(url, tmp_path, commands) as editor:
+        editor.lua("""
+          require('suture.cmp').register()
+          require('cmp').register_source('fast', { complete = function(_, _, callback)
+            callback({ { label = 'address' } })
+          end })
+          require('cmp').setup({ sources = { { name = 'suture' }, { name = 'fast' } } })
+        """)
+        editor.configure(QUIET, closes_brackets=False)
+        editor.open("a.py", "")
+        editor.enter()
+        editor.until(lambda: bool(editor.lua("return require('suture.entries').is_available()")))
+        editor.type("def add")
+        try:
+            editor.until(lambda: editor.lua(labels) == ["address"])
+        finally:
+            completer.may_go_on.set()
+        editor.until(lambda: "(a, b):" in editor.lua(labels))
         assert editor.complaints == []

@@ -172,16 +172,9 @@ def test_a_server_that_is_killed_is_started_again_and_told_of_once(session: Sess
     editor.type("def add")
     editor.shows(ADD)
     for _ in range(2):
-        editor.lua("_G.old = vim.lsp.get_clients({ name = 'suture' })[1].id")
+        old = _client_of(editor)
         os.kill(_process_of(editor), signal.SIGKILL)
-        editor.until(
-            lambda: bool(
-                editor.lua("""
-                  local client = vim.lsp.get_clients({ name = 'suture', bufnr = 0 })[1]
-                  return client and client.initialized and client.id ~= _G.old
-                """)
-            )
-        )
+        _has_another(editor, old)
         editor.press("Backspace")
         editor.shows(ADD)
         editor.type("d")
@@ -192,10 +185,84 @@ def test_a_server_that_is_killed_is_started_again_and_told_of_once(session: Sess
     editor.nvim.command("Suture restart")
 
 
+def _client_of(editor: Neovim) -> int:
+    """The id of the client that may be asked here; 0 if none may."""
+    asked = "local client = require('suture.server').client(vim.fn.bufnr()); return client and "
+    return int(editor.lua(asked + "client.id or 0"))
+
+
+def _has_another(editor: Neovim, old: int) -> None:
+    editor.until(lambda: _client_of(editor) not in (0, old))
+
+
+# What was to run later, which the test runs when it likes.
+LATER = """
+  _G.told, _G.later, _G.defer = {}, nil, vim.defer_fn
+  vim.defer_fn = function(run) _G.later = run end
+"""
+
+
+def test_a_restart_does_not_wait_for_the_next_start_behind_a_death(session: Session) -> None:
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+    editor.lua(LATER)
+    old = _client_of(editor)
+    os.kill(_process_of(editor), signal.SIGKILL)
+    editor.until(lambda: bool(editor.lua("return _G.later ~= nil")))
+    editor.lua("vim.defer_fn = _G.defer")
+    assert editor.lua("return require('suture').status()") == "suture: stopped"
+    editor.nvim.command("Suture restart")
+    _has_another(editor, old)
+    new = _client_of(editor)
+    editor.lua("_G.later()")
+    editor.press("Backspace")
+    editor.shows(ADD)
+    assert _client_of(editor) == new and _process_of(editor)
+
+
+def test_a_server_that_the_user_stops_stays_so_until_it_is_restarted(session: Session) -> None:
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+    editor.lua("_G.told = {}")
+    old = _client_of(editor)
+    editor.lua("vim.lsp.stop_client(...)", old)
+    editor.until(lambda: editor.lua("return require('suture').status()") == "suture: stopped")
+    editor.nvim.command("stopinsert | doautocmd BufEnter")
+    time.sleep(0.3)
+    assert editor.lua("return #vim.lsp.get_clients({ name = 'suture' })") == 0
+    assert editor.told == []
+    editor.nvim.command("Suture restart")
+    _has_another(editor, old)
+
+
+def test_a_program_that_is_there_and_cannot_be_started_is_told_of_as_that(
+    session: Session, tmp_path: Path
+) -> None:
+    editor = session.open("")
+    program = tmp_path / "suture"
+    program.write_text("#!/of/a/python/that/is/gone\n")
+    program.chmod(0o755)
+    editor.lua("_G.told = {}")
+    editor.lua("require('suture').setup({ cmd = { ... } })", str(program))
+    told = f"suture: `{program}` could not be started: what its first line names is not there"
+    assert editor.told == [told]
+    assert editor.lua("return require('suture').status()") == "suture: stopped"
+
+
 def _process_of(editor: Neovim) -> int:
     """The language server, the editor's only child."""
-    (process,) = editor.lua("return vim.api.nvim_get_proc_children(vim.uv.os_getpid())")
-    return int(process)
+    children: list[int] = []
+
+    def is_alone() -> bool:
+        # One that was stopped may still end.
+        asked = "return vim.api.nvim_get_proc_children(vim.uv.os_getpid())"
+        children[:] = editor.lua(asked)
+        return len(children) == 1
+
+    editor.until(is_alone)
+    return children[0]
 
 
 def test_a_server_that_dies_at_once_is_given_up_after_a_while(session: Session) -> None:
@@ -215,6 +282,86 @@ def test_a_server_that_dies_at_once_is_given_up_after_a_while(session: Session) 
     first, last = editor.told
     assert "is started again" in first and ":Suture restart" in last
     assert editor.lua("return require('suture').status()") == "suture: stopped"
+
+
+def test_servers_of_several_roots_that_die_together_are_counted_each_by_itself(
+    session: Session, tmp_path: Path
+) -> None:
+    editor = session.open("")
+    for root in ("one", "two", "three"):
+        (tmp_path / root / ".git").mkdir(parents=True)
+        editor.nvim.command(f"stopinsert | split {tmp_path / root / 'a.py'}")
+    editor.nvim.command("4close")
+    editor.lua("""
+      _G.told, _G.waits, _G.defer = {}, {}, vim.defer_fn
+      vim.defer_fn = function(run, wait)
+        table.insert(_G.waits, wait)
+        return _G.defer(run, 0)
+      end
+      require('suture').setup({ cmd = { 'false' } })
+    """)
+    editor.until(lambda: sum(":Suture restart" in one for one in editor.told) == 3)
+    editor.lua("vim.defer_fn = _G.defer")
+    waits = [wait for wait in (1000, 2000, 4000, 8000, 16000) for _ in range(3)]
+    assert sorted(editor.lua("return _G.waits")) == waits
+    assert sum("is started again" in one for one in editor.told) == 1
+    editor.nvim.command("silent only!")
+
+
+def test_what_was_switched_off_stays_off_in_servers_that_start_later(tmp_path: Path) -> None:
+    completer = WritingCompleter(text=ADD)
+
+    def is_off(name: str, why: str) -> None:
+        editor.open(str(tmp_path / name), "")
+        editor.until(lambda: _client_of(editor) > 0)
+        editor.type("def add")
+        editor.until(lambda: editor.status["reason"] == "DISABLED")
+        assert why in editor.status["message"] and editor.preview == "def add"
+
+    def run(command: str, told: str) -> None:
+        editor.lua("_G.told = {}")
+        editor.nvim.command(f"Suture {command}")
+        editor.until(lambda: any(told in one for one in editor.told))
+
+    for root in ("one", "two"):
+        (tmp_path / root / ".git").mkdir(parents=True)
+    with serving(completer) as url, editing(url, tmp_path) as editor:
+        editor.configure(QUIET, closes_brackets=False)
+        editor.open(str(tmp_path / "one/a.py"), "")
+        editor.type("def add")
+        editor.shows(ADD)
+        run("disable python", "python are off")
+        old = _client_of(editor)
+        editor.nvim.command("Suture restart")
+        _has_another(editor, old)
+        is_off("one/b.py", "turned off for python")
+        is_off("two/a.py", "turned off for python")
+        run("enable python", "python are on")
+        run("snooze 5", "quiet for 5 min")
+        old = _client_of(editor)
+        editor.nvim.command("Suture restart")
+        _has_another(editor, old)
+        is_off("two/b.py", "snoozed for 5 min")
+        is_off("one/c.py", "snoozed for 5 min")
+        run("snooze 0", "no longer quiet")
+        editor.lua("""
+          local server, is_done = require('suture.server'), false
+          for _, client in ipairs(server.clients()) do
+            if client.id ~= server.client(vim.fn.bufnr()).id then
+              server.command(client, 'toggle', {}, function() is_done = true end)
+            end
+          end
+          vim.wait(20000, function() return is_done end, 5)
+        """)  # the two differ now
+        run("toggle", "suggestions are off")
+        assert len(editor.told) == 1
+        is_off("two/c.py", "suggestions are turned off")
+        is_off("one/d.py", "suggestions are turned off")
+        run("toggle", "suggestions are on")
+        for name in ("one/e.py", "two/e.py"):
+            editor.open(str(tmp_path / name), "")
+            editor.type("def add")
+            editor.shows(ADD)
 
 
 def test_help_has_tags_and_all_lua_is_sound(session: Session, tmp_path: Path) -> None:
@@ -263,6 +410,8 @@ NEOVIM_010 = """
   vim.fn.has = function(name) return name == 'nvim-0.11' and 0 or has(name) end
   vim.lsp.config, vim.lsp.enable = nil, nil
   vim.api.nvim__ns_set = nil
+  -- It tells that a client ended, not that it was stopped.
+  require('vim.lsp.client').is_stopped = function(self) return self.rpc.is_closing() end
   for name in pairs(package.loaded) do
     if name:find('^suture') then package.loaded[name] = nil end
   end
@@ -282,4 +431,7 @@ def test_on_neovim_010_it_does_without_what_came_later(tmp_path: Path) -> None:
         editor.accept("all")
         editor.becomes(ADD)
         editor.nvim.command("Suture why")
+        old = _client_of(editor)
+        editor.nvim.command("Suture restart")
+        _has_another(editor, old)
         assert editor.complaints == []

@@ -81,6 +81,7 @@ def test_the_screen_shows_it_around_a_closed_bracket_and_takes_it(
     terminal: tuple[Terminal, WritingCompleter], tmp_path: Path
 ) -> None:
     screen, _ = terminal
+    screen.until(["", "~"])
     screen.keys("i", *"def", "Space", *"add(")
     screen.until(["def add(a, b):", "    return a + b", "~"])
     colours = screen.run("capture-pane", "-p", "-e").split("\n")[0]
@@ -93,10 +94,10 @@ def test_the_screen_shows_it_around_a_closed_bracket_and_takes_it(
     screen.until(["def add(a, b):", "    return a + b", "~"])
     screen.keys("Escape", ":", "w", "Enter")
     deadline = time.monotonic() + TIMEOUT_S
-    while not (tmp_path / "a.py").exists() and time.monotonic() < deadline:
+    path = tmp_path / "a.py"
+    while not path.exists() or path.read_text() != ADD + "\n":
+        assert time.monotonic() < deadline, path.exists() and path.read_text()
         time.sleep(0.05)
-    time.sleep(0.2)
-    assert (tmp_path / "a.py").read_text() == ADD + "\n"
 
 
 @needs_tmux
@@ -105,6 +106,7 @@ def test_the_screen_shows_a_bracket_that_is_there_where_it_will_be(
 ) -> None:
     screen, completer = terminal
     completer.text = "f(\n  a,\n)"
+    screen.until(["", "~"])
     screen.keys("i", "f", "(")
     # The line has the bracket; the screen has it two lines below.
     screen.until(["f(", "  a,", ")", "~"])

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from editors.neovim import Neovim
-from editors.nvim.session import ADD, NEEDS_NEOVIM, Session
+from editors.nvim.session import ADD, IS_TAB_OURS, NEEDS_NEOVIM, Session
 
 pytestmark = NEEDS_NEOVIM
 
@@ -136,6 +136,28 @@ def test_what_was_dismissed_comes_again_only_by_hand_or_with_another_text(opened
     opened.shows(ADD)
     opened.press("Escape")
     opened.until(lambda: opened.preview == "def add")
+
+
+def test_ctrl_c_leaves_as_little_behind_as_escape(session: Session) -> None:
+    editor, completer = session.open(""), session.completer
+    editor.type("def add")
+    editor.shows(ADD)
+    assert editor.lua(IS_TAB_OURS)
+    editor.input("<C-c>")
+    editor.until(lambda: editor.mode == "n")
+    editor.shows("def add")
+    assert not editor.lua(IS_TAB_OURS)
+    editor.nvim.command("startinsert!")
+    editor.until(lambda: editor.mode == "i")
+    completer.may_go_on.clear()
+    n_cancelled = completer.cancelled
+    try:
+        editor.type("x")
+        editor.until(lambda: completer.requests[-1].prefix == "def addx")
+        editor.input("<C-c>")
+        editor.until(lambda: completer.cancelled > n_cancelled)
+    finally:
+        completer.may_go_on.set()
 
 
 def test_around_a_closed_bracket_nothing_is_doubled_by_any_part(session: Session) -> None:

@@ -131,19 +131,21 @@ end
 
 --- Hide what is shown; nothing comes here by itself before the text changes.
 function M.dismiss()
-  local client = server.client(vim.api.nvim_get_current_buf())
+  local bufnr = vim.api.nvim_get_current_buf()
+  local client = server.client(bufnr)
   drop_own()
   -- Accepted by a function that does nothing, it is gone.
   vim.lsp.inline_completion.get({ on_accept = function() end })
   if client then
-    server.notify(client, 'suture/didReject', vim.empty_dict())
+    local document = vim.lsp.util.make_text_document_params(bufnr)
+    server.notify(client, 'suture/didReject', { textDocument = document })
   end
 end
 
 local function ask(is_by_hand)
   local place = flight.here()
   flight.ask(place, is_by_hand, function(found)
-    if flight.is_same(flight.here(), place) and not is_drawn() then
+    if found and flight.is_same(flight.here(), place) and not is_drawn() then
       show_own(found[1])
     end
   end)
@@ -177,18 +179,22 @@ end
 
 function M.start()
   group = vim.api.nvim_create_augroup('suture.builtin', {})
-  local function on(events, callback)
-    vim.api.nvim_create_autocmd(events, { group = group, callback = callback })
+  local function on(events, callback, pattern)
+    vim.api.nvim_create_autocmd(events, { group = group, callback = callback, pattern = pattern })
   end
   on('InsertEnter', function(event)
     if enabled[event.buf] then
       keys.take(event.buf)
     end
   end)
-  on({ 'InsertLeave', 'BufLeave' }, function()
+  local function left(event)
     keys.release()
     drop_own()
-  end)
+    flight.cancel(event.buf)
+  end
+  on({ 'InsertLeave', 'BufLeave' }, left)
+  -- Ctrl-C leaves without InsertLeave.
+  on('ModeChanged', left, 'i*:[^i]*')
   on({ 'CursorMovedI', 'TextChangedI' }, draw_own)
   -- It draws what it was answered; from then on that is what is shown.
   on('LspRequest', function(event)

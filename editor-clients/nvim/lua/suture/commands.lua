@@ -1,6 +1,7 @@
 --- :Suture and what stands behind it.
 
 local server = require('suture.server')
+local switches = require('suture.switches')
 
 local M = {}
 
@@ -22,23 +23,15 @@ local function name_of(language)
   return language and ('suggestions in ' .. language) or 'suggestions'
 end
 
---- Switch until it is as wanted; nil is the other way round. A server has no other command for it.
-local function switch(client, language, wanted, has_tried)
-  server.command(client, 'toggle', language and { language } or {}, function(answer)
-    if not answer then
-      return say('it does not answer', vim.log.levels.WARN)
-    elseif wanted ~= nil and answer.enabled ~= wanted and not has_tried then
-      return switch(client, language, wanted, true)
-    end
-    say(('%s are %s'):format(name_of(language), answer.enabled and 'on' or 'off'))
-  end)
-end
-
-local function switch_all(language, wanted)
-  if client_here() then
-    for _, client in ipairs(server.clients()) do
-      switch(client, language, wanted)
-    end
+local function switch(language, wanted)
+  local client = client_here()
+  if client then
+    switches.switch(client, language, wanted, function(is_on)
+      if is_on == nil then
+        return say('it does not answer', vim.log.levels.WARN)
+      end
+      say(('%s are %s'):format(name_of(language), is_on and 'on' or 'off'))
+    end)
   end
 end
 
@@ -84,13 +77,12 @@ local function snooze(minutes)
   local given = minutes and tonumber(minutes)
   if minutes and not given then
     return say(('`%s` is no number of minutes'):format(minutes), vim.log.levels.ERROR)
-  elseif not client_here() then
-    return
   end
-  for _, client in ipairs(server.clients()) do
-    server.command(client, 'snooze', given and { given } or {}, function(answer)
-      if answer then
-        say(answer.minutes > 0 and ('quiet for %d min'):format(answer.minutes) or 'no longer quiet')
+  local client = client_here()
+  if client then
+    switches.snooze(client, given, function(is_for)
+      if is_for then
+        say(is_for > 0 and ('quiet for %d min'):format(is_for) or 'no longer quiet')
       end
     end)
   end
@@ -120,13 +112,13 @@ end
 
 local COMMANDS = {
   toggle = function(language)
-    switch_all(language)
+    switch(language)
   end,
   enable = function(language)
-    switch_all(language, true)
+    switch(language, true)
   end,
   disable = function(language)
-    switch_all(language, false)
+    switch(language, false)
   end,
   snooze = snooze,
   status = status,

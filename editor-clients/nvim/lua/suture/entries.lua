@@ -51,7 +51,7 @@ function M.ask(is_by_hand, typed, take)
   local is_asked = flight.ask(place, is_by_hand, function(found)
     take(vim.tbl_map(function(made)
       return entry_of(made, place, typed)
-    end, found))
+    end, found or {}))
   end)
   if not is_asked then
     take({})

@@ -2,6 +2,8 @@
 ---
 --- F1  A request ends the one before it, which is cancelled at once. Whoever asks at the place of
 ---     the one that is in flight gets its answer: two front ends never end each other's.
+--- F2  Whoever asked is answered once, with nil where the request was ended, unless they left. Who
+---     leaves ends the request only where nobody else waits for it.
 
 local position = require('suture.position')
 local server = require('suture.server')
@@ -24,7 +26,9 @@ local INVOKED, AUTOMATIC = 1, 2
 ---@field client vim.lsp.Client
 ---@field id integer?
 ---@field place suture.Place
----@field waiting fun(suggestions: suture.Suggestion[])[]
+---@field waiting suture.Take[]
+
+---@alias suture.Take fun(suggestions: suture.Suggestion[]?)
 
 ---@type table<integer, suture.Flight>
 local flights = {}
@@ -99,10 +103,21 @@ local function read(result, place, encoding)
   return found
 end
 
---- Ask for suggestions at a place; `take` gets them, unless another request ends this one.
+--- Those who wait for an answer at a place, and from now on for another one.
+local function take_over(place)
+  local flight = flights[place.bufnr]
+  if not flight or not M.is_same(flight.place, place) then
+    return {}
+  end
+  local waiting = flight.waiting
+  flight.waiting = {}
+  return waiting
+end
+
+--- Ask for suggestions at a place; `take` gets them, and nil if another request ends this one.
 ---@param place suture.Place
 ---@param is_by_hand boolean
----@param take fun(suggestions: suture.Suggestion[])
+---@param take suture.Take
 ---@return boolean whether there is a server to ask
 function M.ask(place, is_by_hand, take)
   local flight = flights[place.bufnr]
@@ -110,14 +125,17 @@ function M.ask(place, is_by_hand, take)
     table.insert(flight.waiting, take)
     return true
   end
-  M.cancel(place.bufnr)
   local client = server.client(place.bufnr)
   if not client then
+    M.cancel(place.bufnr)
     return false
   end
+  local waiting = take_over(place)
+  M.cancel(place.bufnr)
+  table.insert(waiting, take)
   local encoding = client.offset_encoding
   local params = params_at(place, is_by_hand and INVOKED or AUTOMATIC, encoding)
-  flight = { client = client, place = place, waiting = { take } }
+  flight = { client = client, place = place, waiting = waiting }
   flights[place.bufnr] = flight
   flight.id = server.request(client, METHOD, params, function(_, result)
     if flights[place.bufnr] ~= flight then
@@ -125,20 +143,43 @@ function M.ask(place, is_by_hand, take)
     end
     flights[place.bufnr] = nil
     local found = read(result, place, encoding)
-    for _, waiting in ipairs(flight.waiting) do
-      waiting(found)
+    for _, each in ipairs(flight.waiting) do
+      each(found)
     end
   end, place.bufnr)
   return true
 end
 
---- End what is in flight in a buffer.
+--- End what is in flight in a buffer; all who wait for it are told.
 ---@param bufnr integer
 function M.cancel(bufnr)
   local flight = flights[bufnr]
   flights[bufnr] = nil
-  if flight and flight.id then
+  if not flight then
+    return
+  end
+  if flight.id then
     server.cancel(flight.client, flight.id)
+  end
+  for _, take in ipairs(flight.waiting) do
+    -- Not at once: who is told may ask, and somebody is about to.
+    vim.schedule(take)
+  end
+end
+
+--- One who asked does not want the answer any more.
+---@param bufnr integer
+---@param take suture.Take?
+function M.leave(bufnr, take)
+  local flight = flights[bufnr]
+  if not flight or not vim.list_contains(flight.waiting, take) then
+    return
+  end
+  flight.waiting = vim.tbl_filter(function(each)
+    return each ~= take
+  end, flight.waiting)
+  if #flight.waiting == 0 then
+    M.cancel(bufnr)
   end
 end
 

@@ -5,6 +5,7 @@ local keys = require('suture.keys')
 local options_of = require('suture.options')
 local server = require('suture.server')
 local status = require('suture.status')
+local switches = require('suture.switches')
 
 local M = {}
 
@@ -68,7 +69,7 @@ function M.setup(given)
   watch_buffers()
   local front = M.front()
   front.start(options)
-  server.configure(options, front.attached)
+  server.configure(options, front.attached, switches.restore)
 end
 
 --- Begin with what is set, unless `setup` was called.

@@ -24,6 +24,7 @@ local MAX_MADE = 8
 ---@field made suture.Suggestion[] the latest first
 ---@field answered suture.Suggestion[] those of the last answer, to choose from
 ---@field asked suture.Place? where was asked last
+---@field take suture.Take? what waits for the answer to that
 ---@field shown suture.Rest?
 
 ---@type suture.Typing?
@@ -91,9 +92,15 @@ end
 local function forget()
   if typing then
     hide()
-    flight.cancel(typing.bufnr)
+    flight.leave(typing.bufnr, typing.take)
     typing = nil
   end
+end
+
+--- Nobody types any more: what is in flight is of no use, to menus neither.
+local function left(event)
+  forget()
+  flight.cancel(event.buf)
 end
 
 --- Whether a suggestion says nothing that is not shown already.
@@ -124,10 +131,15 @@ local function answered(place, found)
 end
 
 local function ask(place, is_by_hand)
-  typing.asked = place
-  flight.ask(place, is_by_hand, function(found)
-    answered(place, found)
-  end)
+  local function take(found)
+    if found then
+      answered(place, found)
+    end
+  end
+  -- Not answered twice, where it is the same place by hand.
+  flight.leave(typing.bufnr, typing.take)
+  typing.asked, typing.take = place, take
+  flight.ask(place, is_by_hand, take)
 end
 
 local function begin(bufnr)
@@ -186,7 +198,7 @@ function M.dismiss()
   if client then
     server.notify(client, 'suture/didReject', { item = rest.of.item })
     typing.made, typing.answered = {}, {}
-    flight.cancel(typing.bufnr)
+    flight.leave(typing.bufnr, typing.take)
     hide()
   end
 end
@@ -222,13 +234,13 @@ function M.start(wanted)
   })
   vim.api.nvim_create_autocmd({ 'InsertLeave', 'BufLeave', 'WinLeave', 'RecordingEnter' }, {
     group = group,
-    callback = forget,
+    callback = left,
   })
-  -- A placeholder of a snippet is selected, or text is.
+  -- Ctrl-C leaves without InsertLeave; or text is selected, as a placeholder of a snippet is.
   vim.api.nvim_create_autocmd('ModeChanged', {
     group = group,
-    pattern = { 'i*:[sSvV\x13\x16R]*' },
-    callback = forget,
+    pattern = 'i*:[^i]*',
+    callback = left,
   })
   menu.watch(group, function()
     if typing or vim.api.nvim_get_mode().mode:sub(1, 1) == 'i' then

@@ -2,7 +2,9 @@
 ---
 --- C1  One that cannot be started is told of once, and not tried again before the user does
 ---     something. One that dies is started again after 1 s, 2, 4, … and no more after MAX_DEATHS in
----     a row, none of which has lived for LIVED_MS.
+---     a row in its root, none of which has lived for LIVED_MS.
+--- C2  One that somebody stopped, by whatever command, has not died, and is not started again
+---     before the user does something.
 
 local options_of = require('suture.options')
 local status = require('suture.status')
@@ -16,15 +18,29 @@ local ROOT_MARKERS = { '.git', '.hg', '.jj' }
 
 ---@type suture.Options
 local options
-local is_missing, has_told_of_death, n_deaths = false, false, 0
--- Until the next start after a death.
-local is_waiting = false
--- Of each buffer its client, and what to do once it has one.
-local clients, on_ready = {}, function(_) end
--- The ids of all that were started and have not ended, also of those that may not be asked yet.
+local is_missing, has_told_of_death = false, false
+
+---@class suture.Root
+---@field n_deaths integer in a row
+---@field is_held boolean nothing is started: it died a moment ago or too often, or was stopped
+
+-- Of each root, by its path, how its processes did. Those that have none share one.
+---@type table<string, suture.Root>
+local roots = {}
+-- Of each buffer its client, and what to do once it has one, and with each client that is new.
+local clients, on_ready, on_new = {}, function(_) end, function(_) end
+
+---@class suture.Process
+---@field root suture.Root
+---@field began integer
+---@field id integer? of its client
+---@field is_stopping boolean somebody wants it to end
+---@field failure string? why it could not be started
+
+-- All that were started and have not ended, by the ids of their clients, also those that may not be
+-- asked yet. Those that this plugin ends are none of them any more.
+---@type table<integer, suture.Process>
 local started = {}
--- Those that this plugin ends itself, by their ids.
-local is_ended = {}
 
 --- Whether Neovim's clients have methods: before 0.11 they are functions.
 local HAS_METHODS = vim.fn.has('nvim-0.11') == 1
@@ -54,29 +70,72 @@ function M.wants(bufnr)
     and options_of.has_filetype(options, bo.filetype)
 end
 
+local function root_of(path)
+  local key = path or ''
+  roots[key] = roots[key] or { n_deaths = 0, is_held = false }
+  return roots[key]
+end
+
+--- Whether a process is there that nobody has stopped: before 0.11 Neovim tells only that it ended.
+local function is_running(client)
+  local process = started[client.id]
+  return process ~= nil and not process.is_stopping and not call(client, 'is_stopped')
+end
+
+--- Also one that has ended a moment ago, of which we have not heard: it is not started twice.
 local function is_same_server(client, config)
-  return client.name == NAME
-    and not call(client, 'is_stopped')
+  local process = started[client.id]
+  return process ~= nil
+    and not process.is_stopping
     and (client.config.root_dir == config.root_dir or not config.root_dir)
+end
+
+--- Note who wants a process to end, which not all versions of Neovim tell.
+local function watch_stop(rpc, process)
+  local request, terminate = rpc.request, rpc.terminate
+  local function stops()
+    process.is_stopping, process.root.is_held = true, true
+  end
+  rpc.request = function(method, ...)
+    if method == 'shutdown' then
+      stops()
+    end
+    return request(method, ...)
+  end
+  rpc.terminate = function()
+    stops()
+    return terminate()
+  end
+  return rpc
 end
 
 --- What starts the process: the client believes that it ended well, for Neovim tells of all else
 --- each time.
-local function command(on_end)
+local function command(process, on_end)
   return function(dispatchers)
     local on_exit = dispatchers.on_exit
     dispatchers.on_exit = function(code, signal)
       on_end(code, signal)
       on_exit(0, 0)
     end
-    return vim.lsp.rpc.start(options.cmd, dispatchers, {})
+    local ok, rpc = pcall(vim.lsp.rpc.start, options.cmd, dispatchers, {})
+    if not ok then
+      process.failure = rpc
+      error(rpc, 0)
+    end
+    return watch_stop(rpc, process)
   end
 end
 
-local function died(code, signal)
-  n_deaths = n_deaths + 1
+local function stopped()
+  local text = 'it was stopped; `:Suture restart` starts it'
+  status.say({ kind = 'Inactive', busy = false, message = text, reason = 'STOPPED' })
+end
+
+local function died(root, code, signal)
+  root.n_deaths, root.is_held = root.n_deaths + 1, true
   local why = signal ~= 0 and ('by signal %d'):format(signal) or ('with code %d'):format(code)
-  if n_deaths > MAX_DEATHS then
+  if root.n_deaths > MAX_DEATHS then
     local text = ('`%s` ended %s again; `:Suture restart` starts it'):format(options.cmd[1], why)
     status.say({ kind = 'Error', busy = false, message = text, reason = 'STOPPED' })
     return say(text, vim.log.levels.ERROR)
@@ -86,35 +145,34 @@ local function died(code, signal)
     has_told_of_death = true
     say(('`%s` ended %s and is started again; `:Suture log`'):format(options.cmd[1], why))
   end
-  is_waiting = true
   vim.defer_fn(function()
-    is_waiting = false
+    -- Behind `restart` it is a root that nobody knows any more.
+    root.is_held = false
     M.attach_all()
-  end, 1000 * 2 ^ (n_deaths - 1))
+  end, 1000 * 2 ^ (root.n_deaths - 1))
 end
 
 --- What to do when a process ends, which may be in the middle of anything.
-local function watch()
-  local began, this = vim.uv.now(), {}
-  function this.ended(code, signal)
-    vim.schedule(function()
-      for bufnr, client_id in pairs(clients) do
-        clients[bufnr] = client_id ~= this.id and client_id or nil
-      end
-      started[this.id] = nil
-      status.forget(this.id)
-      if is_ended[this.id] or vim.v.exiting ~= vim.NIL then
-        is_ended[this.id] = nil
-        return
-      end
-      n_deaths = vim.uv.now() - began > LIVED_MS and 0 or n_deaths
-      died(code, signal)
-    end)
-  end
-  return this
+local function ended(process, code, signal)
+  vim.schedule(function()
+    for bufnr, client_id in pairs(clients) do
+      clients[bufnr] = client_id ~= process.id and client_id or nil
+    end
+    status.forget(process.id)
+    local is_ours = started[process.id] == nil
+    started[process.id] = nil
+    if is_ours or vim.v.exiting ~= vim.NIL then
+      return
+    elseif process.is_stopping then
+      return stopped()
+    end
+    local has_lived = vim.uv.now() - process.began > LIVED_MS
+    process.root.n_deaths = has_lived and 0 or process.root.n_deaths
+    died(process.root, code, signal)
+  end)
 end
 
-local function config_for(bufnr, this)
+local function config_for(process, root_dir)
   local capabilities = vim.tbl_deep_extend('force', vim.lsp.protocol.make_client_capabilities(), {
     general = { positionEncodings = { 'utf-8', 'utf-16', 'utf-32' } },
     textDocument = { inlineCompletion = { dynamicRegistration = false } },
@@ -122,10 +180,10 @@ local function config_for(bufnr, this)
   local section = next(options.section) and options.section or vim.empty_dict()
   return {
     name = NAME,
-    cmd = command(function(code, signal)
-      this.ended(code, signal)
+    cmd = command(process, function(code, signal)
+      ended(process, code, signal)
     end),
-    root_dir = vim.fs.root(bufnr, ROOT_MARKERS),
+    root_dir = root_dir,
     capabilities = capabilities,
     -- At the start it hears of what has no effect later. The rest it asks for, and may be told
     -- anew: what stands here would be below that for ever.
@@ -133,19 +191,19 @@ local function config_for(bufnr, this)
     settings = { suture = section },
     handlers = {
       ['suture/status'] = function(_, told, context)
-        if not is_ended[context.client_id] then
+        if started[context.client_id] then
           status.told(context.client_id, told)
         end
       end,
     },
     on_init = function(client)
-      this.id = client.id
       -- Options may have changed since it was started.
       for attached in pairs(client.attached_buffers) do
         if not M.wants(attached) then
           vim.lsp.buf_detach_client(attached, client.id)
         end
       end
+      on_new(client)
     end,
     on_attach = function(client, attached)
       clients[attached] = client.id
@@ -154,12 +212,20 @@ local function config_for(bufnr, this)
   }
 end
 
-local function tell_missing()
+local function tell_missing(text, reason)
   is_missing = true
-  local text = ('`%s` is not to be found; `:help suture-install`'):format(options.cmd[1])
-  status.say({ kind = 'Error', busy = false, message = text, reason = 'MISSING' })
+  status.say({ kind = 'Error', busy = false, message = text, reason = reason })
   -- No error: Neovim would name the event at which it was found out as what failed.
   say(text)
+end
+
+local function tell_failed(failure)
+  local why = failure:match('with error message: (.*)') or failure
+  -- That is what it says of a script whose interpreter is gone.
+  if why:find('not installed', 1, true) then
+    why = 'what its first line names is not there'
+  end
+  tell_missing(('`%s` could not be started: %s'):format(options.cmd[1], why), 'STOPPED')
 end
 
 --- Buffers without a name have one URI, so that only one of them may be open at a time.
@@ -176,29 +242,41 @@ local function leave_other_unnamed(bufnr)
   end
 end
 
+--- Start a process for a buffer, or let one know it that runs already.
+local function start(bufnr, root_dir)
+  local process = { root = root_of(root_dir), began = vim.uv.now(), is_stopping = false }
+  local ok, id = pcall(vim.lsp.start, config_for(process, root_dir), {
+    bufnr = bufnr,
+    reuse_client = is_same_server,
+    silent = true,
+  })
+  if not ok or not id then
+    return tell_failed(process.failure or tostring(id))
+  end
+  process.id = id
+  -- Of one that runs already, somebody else watches the end.
+  started[id] = started[id] or process
+end
+
 --- Let the server know a buffer, if it may; it is started where it does not run.
 ---@param bufnr integer
 function M.attach(bufnr)
-  local may_start = options and not (is_missing or is_waiting or n_deaths > MAX_DEATHS)
-  if not may_start or not M.wants(bufnr) then
+  if not options or is_missing or not M.wants(bufnr) then
     return
   end
   if clients[bufnr] and vim.lsp.get_client_by_id(clients[bufnr]) then
     return
   end
+  local root_dir = vim.fs.root(bufnr, ROOT_MARKERS)
+  if root_of(root_dir).is_held then
+    return
+  end
   if vim.fn.executable(options.cmd[1]) == 0 then
-    return tell_missing()
+    local text = ('`%s` is not to be found; `:help suture-install`'):format(options.cmd[1])
+    return tell_missing(text, 'MISSING')
   end
   leave_other_unnamed(bufnr)
-  local this = watch()
-  local config = config_for(bufnr, this)
-  local ok, id = pcall(vim.lsp.start, config, { bufnr = bufnr, reuse_client = is_same_server })
-  if not ok or not id then
-    return tell_missing()
-  end
-  -- Of one that runs already, somebody else watches the end.
-  this.id = id
-  started[id] = true
+  start(bufnr, root_dir)
 end
 
 --- Let the server know all buffers that are shown.
@@ -233,7 +311,7 @@ end
 ---@return vim.lsp.Client?
 function M.client(bufnr)
   local client = clients[bufnr] and vim.lsp.get_client_by_id(clients[bufnr])
-  return client and client.initialized and not call(client, 'is_stopped') and client or nil
+  return client and client.initialized and is_running(client) and client or nil
 end
 
 local function living()
@@ -248,7 +326,7 @@ end
 ---@return vim.lsp.Client[]
 function M.clients()
   return vim.tbl_filter(function(client)
-    return client.initialized and not call(client, 'is_stopped')
+    return client.initialized and is_running(client)
   end, living())
 end
 
@@ -261,7 +339,7 @@ end
 
 ---@param id integer
 function M.cancel(client, id)
-  if not call(client, 'is_stopped') then
+  if is_running(client) then
     call(client, 'cancel_request', id)
   end
 end
@@ -291,15 +369,14 @@ end
 --- End all processes; they are not started again by themselves.
 function M.stop()
   for _, client in ipairs(living()) do
-    is_ended[client.id] = true
     call(client, 'stop')
   end
-  clients = {}
+  clients, started = {}, {}
 end
 
 --- Try again, whatever has failed: the user wants it.
 function M.restart()
-  is_missing, has_told_of_death, n_deaths = false, false, 0
+  is_missing, has_told_of_death, roots = false, false, {}
   M.stop()
   status.say(nil)
   M.attach_all()
@@ -308,9 +385,10 @@ end
 --- Put options in force, in processes that run, too.
 ---@param wanted suture.Options
 ---@param ready fun(bufnr: integer) called for each buffer that the server got to know
-function M.configure(wanted, ready)
+---@param begun fun(client: vim.lsp.Client) called for each client, once it may be asked
+function M.configure(wanted, ready, begun)
   local is_other = options ~= nil and not vim.deep_equal(options.cmd, wanted.cmd)
-  options, on_ready = wanted, ready
+  options, on_ready, on_new = wanted, ready, begun
   is_missing = false
   if is_other then
     return M.restart()

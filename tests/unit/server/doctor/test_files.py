@@ -123,8 +123,18 @@ def test_editors_are_told_with_their_clients(
         (commands / name).chmod(0o755)
     code, nvim, helix = editors(home)
     assert code.kind == nvim.kind == "note" and helix.kind == "ok"
-    assert code.fix == "code --install-extension ggml-org.llama-vscode"
+    assert code.fix.endswith("code --install-extension editor-clients/vscode/suture.vsix")
+    # It is to be found where the line puts it.
+    plugin = tmp_path / "editor-clients/nvim"
+    plugin.mkdir(parents=True)
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    subprocess.run(nvim.fix, shell=True, check=True, cwd=tmp_path, env=environment)
+    assert (home / ".local/share/nvim/site/pack/suture/start/suture").resolve() == plugin
+    _, nvim, _ = editors(home)
+    assert (nvim.kind, nvim.text) == ("ok", "Neovim: suture")
+    (home / ".vscode/extensions/suture.suture-0.1.0").mkdir(parents=True)
     (home / ".vscode/extensions/Continue.continue-1.2.3-linux-x64").mkdir(parents=True)
     (home / ".local/share/nvim/lazy/llama.vim").mkdir(parents=True)
     code, nvim, _ = editors(home)
-    assert (code.text, nvim.text) == ("VS Code: continue.continue", "Neovim: llama.vim")
+    assert code.text == "VS Code: continue.continue, suture.suture"
+    assert nvim.text == "Neovim: llama.vim, suture"
