@@ -70,12 +70,14 @@ class Bridge(LanguageServer):
         options, _ = read_options(None)
         self.client = ServerClient(self._locate, self._on_health)
         self.completions = Completions(self.client, secrets.token_hex(8), options)
-        self.others = OtherFiles(self.protocol.documents, self.completions)
+        self._is_configured = asyncio.Event()
+        self.others = OtherFiles(self.protocol.documents, self.completions, self._is_configured)
         self.completions.others_with = self.others.sent_with
         self.completions.path_in = self.others.path_in
         self._is_of_folders = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_configured = asyncio.Event()
+        # Whether the server may have lost what it had read.
+        self._was_gone = False
         self._is_copilot_style = False
         self._progress: str | None = None
         self._has_progress = False
@@ -273,8 +275,11 @@ class Bridge(LanguageServer):
 
     def _on_health(self, health: Health) -> None:
         self.status.healthy(health)
-        if health == READY:
+        if health == READY and self._was_gone:
+            self._was_gone = False
             self.others.server_came()
+        elif health.reason in ("UNREACHABLE", "LOADING"):
+            self._was_gone = True
         self.begin(self._show_progress(health.reason == "LOADING"))
 
     def _send_status(self, status: Json) -> None:

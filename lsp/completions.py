@@ -164,7 +164,7 @@ class Completions:
         # In a session of its own, for it is nobody's wait that it would end.
         body = self._body(cursor, "/read") | {"input_extra": _extra(chunks), "n_predict": 0}
         try:
-            answer = await self._client.infill(body)
+            answer = await self._client.read(body)
         except Unanswered:
             return False
         return answer.reason is None

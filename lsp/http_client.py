@@ -129,19 +129,30 @@ class ServerClient:
 
     async def infill(self, body: Json) -> Answer:
         """The answer to a body of `/infill`, numbered; raises `Unanswered`."""
-        return self._numbered(await self._ask("POST", "/infill", body, _answer))
+        return self._numbered(await self._ask(body, _answer))
+
+    async def read(self, body: Json) -> Answer:
+        """The answer to a body of `/infill` that nobody waits for; raises `Unanswered`.
+
+        It says nothing of the server's health, and is not asked for where that is not good.
+        """
+        if self._health != READY:
+            raise Unanswered(self._health.reason or "UNREACHABLE", self._health.message)
+        connection = await self._connect()
+        return self._numbered(_answer(await connection.exchange("POST", "/infill", body)))
 
     async def candidates(self, body: Json, n: int) -> list[Answer]:
         """At most `n` answers that differ, the best first; raises `Unanswered`."""
-        answers = await self._ask("POST", "/infill", body | {"n_cmpl": n}, _answers)
+        answers = await self._ask(body | {"n_cmpl": n}, _answers)
         return [self._numbered(answer) for answer in answers]
 
     async def check(self) -> None:
         """Find the server, start it where it has to be, and see that it is ready.
 
-        Raises `Unanswered`; the health is told of like any other.
+        Raises `Unanswered`; what is wrong is told of like any other failure. That it is ready is
+        not: who asked something meanwhile was told more.
         """
-        await self._ask("GET", "/health", None, bool)
+        await self._attempt("GET", "/health", None, bool)
 
     async def close(self) -> None:
         """End all requests and what watches the server."""
@@ -162,25 +173,29 @@ class ServerClient:
             self._opening.cancel()
             self._opening = None
 
-    async def _ask(
+    async def _ask(self, body: Json, read: Callable[[bytes], T]) -> T:
+        """What `read` makes of a good answer of `/infill`."""
+        connection, answer = await self._attempt("POST", "/infill", body, read)
+        if connection is self._connection:
+            self._backoff.reset()
+            self._change(READY)
+        return answer
+
+    async def _attempt(
         self, method: str, path: str, body: Json | None, read: Callable[[bytes], T]
-    ) -> T:
-        """What `read` makes of a good answer."""
+    ) -> tuple[_Connection, T]:
+        """What `read` makes of a good answer, and whose it is."""
         if not self._backoff.is_over(time.monotonic()) or self._is_watching:
             raise Unanswered(self._health.reason or "UNREACHABLE", self._health.message)
         connection = None
         try:
             connection = await self._connect()
-            answer = read(await connection.exchange(method, path, body))
+            return connection, read(await connection.exchange(method, path, body))
         except Unanswered as error:
             # What a server says that was left meanwhile is no news of the one that is there now.
             if connection is self._connection:
                 self._failed(error.health)
             raise
-        if connection is self._connection:
-            self._backoff.reset()
-            self._change(READY)
-        return answer
 
     def _numbered(self, answer: Answer) -> Answer:
         suggestion = replace(answer.suggestion, number=next(self._numbers))

@@ -133,7 +133,8 @@ def _count(bridge: Bridge, event: str, params: Any) -> None:
     if event == "rejected":
         bridge.completions.dismiss(_document_in(params))
     elif event == "focused":
-        uri = getattr(getattr(params, "textDocument", None), "uri", None)
+        document = params.get("textDocument") if isinstance(params, dict) else None
+        uri = document.get("uri") if isinstance(document, dict) else None
         if isinstance(uri, str):
             bridge.others.opened(uri)
 

@@ -58,7 +58,11 @@ class Disk:
         return []
 
     def may_show(self, path: str) -> bool:
-        """Whether a file may be shown by its path; one outside all folders is not git's."""
+        """Whether a file may be shown by its path, and by what it is called behind a link."""
+        return self._may_name(path) and self._may_name(os.path.realpath(path))
+
+    def _may_name(self, path: str) -> bool:
+        """One outside all folders is not git's."""
         if is_left_out(path, self._options):
             return False
         folder = self._workspace.folder_of(path)
@@ -70,8 +74,7 @@ class Disk:
         real = os.path.realpath(path)
         if told is None or not 0 < told.st_size <= MAX_BYTES or not self._is_inside(real):
             return None
-        # Also what it is called behind a link.
-        if not self.may_show(path) or (real != path and not self.may_show(real)):
+        if not self.may_show(path):
             return None
         return told.st_mtime_ns, told.st_size
 

@@ -23,6 +23,8 @@ from itertools import islice
 MAX_MENTIONS = 128
 # Imports stand at the top of a file, mostly.
 _MAX_TEXT = 64_000
+# No disk has longer ones that anybody means.
+_MAX_PATH = 512
 
 Mention = tuple[str, ...]
 
@@ -73,6 +75,8 @@ def mentions(grammar: str | None, path: str, text: str) -> list[Mention]:
 def _inside(places: Mention, own: str) -> Mention:
     kept = []
     for place in places:
+        if len(place) > _MAX_PATH:
+            continue
         end = "/" if place.endswith("/") else ""
         path = posixpath.normpath(place.lstrip("/"))
         if path == "." and end:
@@ -83,8 +87,9 @@ def _inside(places: Mention, own: str) -> Mention:
 
 
 _PYTHON = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*)[ \t]*([\w.]*)[ \t]+import[ \t]+(\([^)]{0,4000}\)|[^\n#;(]+)"
-    r"|import[ \t]+([^\n#;]+))",
+    # Nothing is given back: the search would try all ways to share blanks and dots.
+    r"^[ \t]*+(?:from[ \t]++(\.*+)(?:[ \t]*+(?!import\b)([\w.]++))?+[ \t]*+\bimport\b"
+    r"[ \t]*+(\([^)]{0,4000}+\)|[^\n#;(]++)|import[ \t]++([^\n#;]++))",
     re.MULTILINE,
 )
 _PY_FORMS = (".py", "/__init__.py", ".pyi")
@@ -175,11 +180,14 @@ def _rust(document: _Document) -> Iterator[Mention]:
 
 
 _RS_FORMS = (".rs", "/mod.rs")
+# Modules are not nested deeper, and each of a path's beginnings is two places.
+_RS_DEPTH = 8
 
 
 def _rs_places(base: str, parts: list[str]) -> Mention:
     """A path names modules, and then something in the last of them."""
-    paths = (posixpath.join(base, *parts[:n]) for n in range(len(parts), 0, -1))
+    most = min(len(parts), _RS_DEPTH)
+    paths = (posixpath.join(base, *parts[:n]) for n in range(most, 0, -1))
     found = [path + form for path in paths for form in _RS_FORMS]
     return (*found, base + ".rs", *(posixpath.join(base, f"{s}.rs") for s in ("mod", "lib")))
 

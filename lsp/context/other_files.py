@@ -8,7 +8,8 @@ server reads a new list ahead, and from then on it is sent.
 C1  Nothing but a step changes what a document's requests are sent: typing does not, and neither
     does what happens elsewhere. Only what must not be sent any more goes at once.
 C4  Nothing is sent of what the exclusions leave out, of a closed document outside the workspace,
-    and of the document at hand.
+    and of the document at hand. What they leave out only since it is sent goes with the next step,
+    before the server has read any other list.
 C5  A request waits for nothing here. What a step does is bounded (`disk.py`), and on a thread.
 C8  A list is sent once the server has read it ahead. It reads while nobody types or waits: a key
     ends that, and the next pause begins it anew. Until its first step a document has the list of
@@ -21,7 +22,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,6 +47,7 @@ FAR = 48
 # The server's cache has room for some.
 MAX_LISTS = 8
 MAX_OPENED = 64
+MAX_CLOSED = 8
 _LINE_END = 2**31 - 1
 
 
@@ -64,19 +66,33 @@ class Server(Protocol):
 
 @dataclass
 class _Due:
-    """What the next step is for: `left` are documents that were left or edited, by their URI."""
+    """What the next step is for: `left` are documents that were left or edited, `closed` those of
+    them that were closed since and where the cursor was in each, by their URI."""
 
-    left: dict[str, None] = field(default_factory=dict)
+    left: dict[str, Document] = field(default_factory=dict)
+    closed: dict[str, tuple[Document, int | None]] = field(default_factory=dict)
     is_step: bool = False
     is_edit: bool = False
 
+    def add(self, other: _Due) -> None:
+        self.left |= other.left
+        self.closed |= other.closed
+        while len(self.closed) > MAX_CLOSED:
+            del self.closed[next(iter(self.closed))]
+        self.is_step |= other.is_step
+        self.is_edit |= other.is_edit
+
 
 class OtherFiles:
-    """The text of other files, for the documents of one editor."""
+    """The text of other files, for the documents of one editor.
 
-    def __init__(self, documents: Documents, server: Server) -> None:
+    No step is taken before it is `configured`: the configuration may exclude any file.
+    """
+
+    def __init__(self, documents: Documents, server: Server, configured: asyncio.Event) -> None:
         self._documents = documents
         self._server = server
+        self._configured = configured
         self._options = Options()
         self._workspace = Workspace()
         self._memory = Memory()
@@ -84,6 +100,8 @@ class OtherFiles:
         # By the URI of the document they are sent with, the latest last.
         self._lists: OrderedDict[str, tuple[Chunk, ...]] = OrderedDict()
         self._at_hand: str | None = None
+        # As it was when it came to hand: the same document, also once it is closed.
+        self._document: Document | None = None
         self._cursor: Cursor | None = None
         self._rows: dict[str, int] = {}
         # Where the cursor was at the last step, in the document at hand.
@@ -140,10 +158,12 @@ class OtherFiles:
 
     def changed(self, uri: str) -> None:
         """A document was edited."""
+        document = self._documents.find(uri)
         if uri == self._at_hand:
             self._hear(_Due(is_edit=True))
-        else:
-            self._hear(_Due({uri: None}, is_step=True))
+        elif document is not None and self._may_show(document):
+            # Nobody types there, and it may go on for ever: nothing waits for it to end.
+            self._plan(_Due({uri: document}, is_edit=True))
 
     def saved(self, uri: str) -> None:
         """A document was saved."""
@@ -151,12 +171,15 @@ class OtherFiles:
 
     def closed(self, uri: str) -> None:
         """A document was closed."""
-        for known in (self._lists, self._rows, self._due.left):
-            known.pop(uri, None)
+        left, row = self._due.left.pop(uri, None), self._rows.pop(uri, None)
+        self._lists.pop(uri, None)
         if uri == self._at_hand:
-            self._at_hand, self._cursor = None, None
+            left = self._document
+            self._at_hand, self._document, self._cursor = None, None, None
         self._drop_forbidden()
-        self._hear(_Due(is_step=True))
+        is_kept = left is not None and self._may_show(left) and self._is_inside(_path(uri))
+        closed = {uri: (left, row)} if left is not None and is_kept else {}
+        self._hear(_Due(closed=closed, is_step=True))
 
     def server_came(self) -> None:
         """The server is there, or there again: it has read nothing."""
@@ -170,10 +193,11 @@ class OtherFiles:
                 task.cancel()
 
     def _go_to(self, uri: str) -> None:
+        before, self._document = self._document, self._documents.find(uri)
         if uri == self._at_hand:
             return
-        if self._at_hand is not None:
-            self._due.left[self._at_hand] = None
+        if before is not None:
+            self._due.left[before.uri] = before
         self._due.left.pop(uri, None)
         self._due.is_step = True
         self._at_hand, self._cursor, self._looked_from = uri, None, None
@@ -183,9 +207,11 @@ class OtherFiles:
         self._active_at = time.monotonic()
         if self._reading is not None:
             self._reading.cancel()
-        self._due.left |= due.left
-        self._due.is_step |= due.is_step
-        self._due.is_edit |= due.is_edit
+        self._plan(due)
+
+    def _plan(self, due: _Due) -> None:
+        """Take a step in the next pause, if one is due."""
+        self._due.add(due)
         if self._is_due and (self._working is None or self._working.done()):
             self._working = asyncio.ensure_future(self._work())
 
@@ -194,7 +220,8 @@ class OtherFiles:
         return self._due.is_step or self._due.is_edit
 
     async def _work(self) -> None:
-        """Take steps until none is due."""
+        """Take steps until none is due, each in a pause since the one before."""
+        await self._configured.wait()
         while self._is_due:
             while not self._has_paused(QUIET_S if self._due.is_step else PAUSE_S):
                 await asyncio.sleep(POLL_S)
@@ -203,6 +230,7 @@ class OtherFiles:
                 await self._step(due)
             except Exception:  # a fault of ours: the list stays as it is
                 logger.exception("a look at other files failed")
+            self._active_at = time.monotonic()
 
     def _has_paused(self, seconds: float) -> bool:
         return not self._server.is_busy and time.monotonic() - self._active_at >= seconds
@@ -210,22 +238,26 @@ class OtherFiles:
     async def _step(self, due: _Due) -> None:
         uri = self._at_hand
         document = None if uri is None else self._documents.find(uri)
-        if uri is None or document is None or not self._is_wanted(document):
-            self._due.left = due.left | self._due.left
+        if uri is None or document is None or not self._is_wanted(document, due):
+            newer, self._due = self._due, _Due(due.left, due.closed)
+            self._due.add(newer)
             return
         row = self._rows.get(uri, 0)
         look = self._look(document, due)
         found = await asyncio.to_thread(look.take, self._memory)
+        if found.forbidden:
+            self._keep(lambda chunk: chunk.path not in found.forbidden)
         wanted = self._list(uri, found)
         if uri == self._at_hand and not self._due.is_step:
             self._looked_from = row
             await self._take_up(uri, wanted)
 
-    def _is_wanted(self, at_hand: Document) -> bool:
+    def _is_wanted(self, at_hand: Document, due: _Due) -> bool:
         """Whether there is anything to look at, for a document in which somebody may ask."""
         context = self._options.context
-        is_inside = self._workspace.folder_of(_path(at_hand.uri)) is not None
-        has_others = any(one is not at_hand and self._may_show(one) for one in self._documents)
+        is_inside = self._is_inside(_path(at_hand.uri))
+        others = (one for one in self._documents if one is not at_hand and self._may_show(one))
+        has_others = bool(due.closed) or any(others)
         is_any = (context.neighbours and is_inside) or (context.open_files and has_others)
         is_on = context.max_chunks > 0 and (is_any or bool(self.sent_with(at_hand.uri)))
         return is_on and self._server.may_read(at_hand.uri, at_hand.language)
@@ -236,22 +268,35 @@ class OtherFiles:
         opened = {_path(one.uri): _opened(one, one.text) for one in shown[-MAX_OPENED:]}
         text, row = self._text_of(at_hand)
         opened[_path(at_hand.uri)] = _opened(at_hand, text)
+        closed = {
+            _path(uri): (_opened(document, document.text), row)
+            for uri, (document, row) in due.closed.items()
+            if self._documents.find(uri) is None
+        }
         left = {_path(one): self._rows.get(one) for one in due.left}
+        left = {path: row for path, row in left.items() if path in opened}
+        sent = [one.path for chunks in self._lists.values() for one in chunks]
+        sent += [one.path for one in self._recent.chunks]
         return Look(
             self._workspace,
             self._options,
             _path(at_hand.uri),
             row,
             opened,
-            {path: place for path, place in left.items() if path in opened},
+            {path: row for path, (_, row) in closed.items()} | left,
+            {path: document for path, (document, _) in closed.items()},
+            tuple(dict.fromkeys(reversed(sent))),
         )
 
     def _text_of(self, at_hand: Document) -> tuple[str, int]:
         """The text at hand, and the row of the cursor in it; of a notebook that of all cells."""
-        cursor, uri = self._cursor, at_hand.uri
-        if cursor is not None and cursor.uri == uri and self._documents.is_current(cursor):
-            return cursor.prefix + cursor.suffix, cursor.prefix.count("\n")
-        return at_hand.text, self._rows.get(uri, 0)
+        cursor, text = self._cursor, at_hand.text
+        if cursor is not None and cursor.uri == at_hand.uri and self._documents.is_current(cursor):
+            # Around a cell stands more than its own text; else it may be less of a long one.
+            around = cursor.prefix + cursor.suffix
+            if len(around) > len(text):
+                return around, cursor.prefix.count("\n")
+        return text, self._rows.get(at_hand.uri, 0)
 
     def _may_show(self, document: Document) -> bool:
         scheme = document.uri.partition(":")[0]
@@ -305,15 +350,22 @@ class OtherFiles:
 
     def _drop_forbidden(self) -> None:
         """What must not be sent any more is not (C1, C4)."""
-        self._recent.keep(self._is_allowed)
+        self._keep(self._is_allowed)
+
+    def _keep(self, is_kept: Callable[[Chunk], bool]) -> None:
+        """Nothing is sent of all other chunks."""
+        self._recent.keep(is_kept)
         for uri, chunks in self._lists.items():
-            self._lists[uri] = tuple(filter(self._is_allowed, chunks))
+            self._lists[uri] = tuple(filter(is_kept, chunks))
 
     def _is_allowed(self, chunk: Chunk) -> bool:
         if is_left_out(chunk.path, self._options):
             return False
-        is_inside = self._workspace.folder_of(chunk.path) is not None
-        return is_inside or any(_path(one.uri) == chunk.path for one in self._documents)
+        is_open = any(_path(one.uri) == chunk.path for one in self._documents)
+        return is_open or self._is_inside(chunk.path)
+
+    def _is_inside(self, path: str) -> bool:
+        return self._workspace.folder_of(path) is not None
 
 
 def _path(uri: str) -> str:

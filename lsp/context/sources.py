@@ -45,13 +45,11 @@ class Sources:
     def of(self, path: str) -> Source | None:
         """A file's source; None where it is not there, or not to be shown (C4)."""
         document = self._opened.get(path)
-        if document is not None and not self._disk.may_show(path):
-            return None
-        stamp = self._disk.stamp(path) if document is None else document.stamp
+        stamp = self._stamp(path)
         known = None if stamp is None else self._parsed.find(path, stamp)
         if stamp is None or (known is not None and known.definitions is None):
             return None
-        text = self._disk.read(path) if document is None else document.text
+        text = self._text(path)
         if text is None:
             return None
         lines = lines_of(text)
@@ -60,6 +58,26 @@ class Sources:
         if known.definitions is None:
             return None
         return Source(path, grammar, lines, known.definitions)
+
+    def has(self, path: str) -> bool:
+        """Whether a file has a source; it is read where it is not known, and never parsed."""
+        stamp = self._stamp(path)
+        if stamp is None:
+            return False
+        if (known := self._parsed.find(path, stamp)) is not None:
+            return known.definitions is not None
+        text = self._text(path)
+        return text is not None and not is_unfit(text)
+
+    def _text(self, path: str) -> str | None:
+        document = self._opened.get(path)
+        return self._disk.read(path) if document is None else document.text
+
+    def _stamp(self, path: str) -> Stamp | None:
+        document = self._opened.get(path)
+        if document is None:
+            return self._disk.stamp(path)
+        return document.stamp if self._disk.may_show(path) else None
 
 
 def _found(stamp: Stamp, grammar: str | None, text: str, lines: list[str]) -> Known:

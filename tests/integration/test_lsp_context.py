@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from support.lsp_client import NEOVIM, VSCODE, Editor, Json, editing, until
 from support.scripted_completer import VOCABULARY, scripted
 from suture.lsp.context import other_files
 from suture.server.engine.scripted import random_model
+from suture.server.errors import QueueFull
 from suture.server.request import CompletionChunk, CompletionRequest
 
 ALONE: Json = {"prefetch": False, "debounceMs": 0}
@@ -33,10 +35,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Reader(FakeCompleter):
-    """Reads ahead once it may; tells what was read and what was asked."""
+    """Reads ahead once it may; tells what was read and what was asked. One that is full refuses."""
 
     may_read: threading.Event = field(default_factory=threading.Event)
     n_left: int = 0
+    is_full: bool = False
 
     @property
     def read(self) -> list[CompletionRequest]:
@@ -49,6 +52,9 @@ class Reader(FakeCompleter):
         return [one for one in self.requests if one.max_tokens]
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        if self.is_full:
+            self.requests.append(request)
+            raise QueueFull("full")
         if request.max_tokens:
             async for chunk in super().complete(request):
                 yield chunk
@@ -95,7 +101,7 @@ def test_imported_and_open_files_are_read_ahead_and_then_sent(
             await until_sent(editor, main.as_uri(), completer)
             told = await editor.command("explainLast")
             assert told["files"] == ["app/tools.py", "app/shapes.py"]
-            assert SHAPES not in str(told)
+            assert json.dumps(SHAPES)[1:-1] not in json.dumps(told)
 
     with serving(completer) as url:
         asyncio.run(edit(url))
@@ -104,6 +110,30 @@ def test_imported_and_open_files_are_read_ahead_and_then_sent(
     assert [chunk.text for chunk in asked.extra] == ["def tool(x):\n", SHAPES]
     assert asked.path == "app/main.py"
     assert read.extra == asked.extra and read.session != asked.session
+
+
+def test_nothing_goes_out_before_the_configuration_that_may_exclude_it(tmp_path: Path) -> None:
+    completer = free()
+    private, main = (tmp_path / name for name in ("priv.py", "main.py"))
+    method = "workspace/configuration"
+    workspace = {**VSCODE["capabilities"]["workspace"], "configuration": True}
+    asked = {**VSCODE, "capabilities": {**VSCODE["capabilities"], "workspace": workspace}}
+    answers: dict[str, object] = {method: [{"exclude": ["priv.*"]}]}
+
+    async def edit(url: str) -> None:
+        async with editing(url, at(tmp_path, asked), ALONE, answers, {method}) as editor:
+            editor.open(SHAPES, private.as_uri())
+            editor.open("from priv import area\n" + MAIN, main.as_uri())
+            await until(lambda: any(one["method"] == method for one in editor.told))
+            await asyncio.sleep(0.5)
+            assert completer.requests == []
+            (tmp_path / "shapes.py").write_text(SHAPES.replace("area", "shape"))
+            editor.answer(next(one for one in editor.told if one["method"] == method))
+            await until(lambda: bool(completer.read))
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+    assert {*map(str, names(completer.read[-1]))} == {"shapes.py"}
 
 
 async def until_sent(editor: Editor, uri: str, completer: Reader, line: int = 1) -> None:
@@ -162,6 +192,47 @@ def test_while_one_types_what_is_sent_stays_and_reading_ends(tmp_path: Path) -> 
         asyncio.run(edit(url))
     assert names(completer.asked[0]) == []
     assert names(completer.asked[-1]) == ["shapes.py"]
+
+
+def test_a_server_that_was_busy_has_lost_nothing_of_what_it_read(tmp_path: Path) -> None:
+    completer = free()
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    uri = (tmp_path / "main.py").as_uri()
+
+    async def edit(url: str) -> None:
+        async with editing(url, at(tmp_path), ALONE) as editor:
+            editor.open(MAIN, uri)
+            await until_sent(editor, uri, completer)
+            n_read = len(completer.read)
+            completer.is_full = True
+            assert await editor.inline(1, 10, uri=uri) == []
+            await editor.status_with("BUSY")
+            completer.is_full = False
+            assert await editor.inline(1, 10, uri=uri)
+            await editor.status_with(None)
+            await asyncio.sleep(0.5)
+            assert len(completer.read) == n_read
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+
+
+def test_a_server_that_is_too_busy_to_read_ahead_is_no_state_of_it(tmp_path: Path) -> None:
+    completer = free()
+    completer.is_full = True
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    uri = (tmp_path / "main.py").as_uri()
+
+    async def edit(url: str) -> None:
+        async with editing(url, at(tmp_path), ALONE) as editor:
+            editor.open(MAIN, uri)
+            await until(lambda: bool(completer.requests))
+            completer.is_full = False
+            await until_sent(editor, uri, completer)
+            assert {one["reason"] for one in editor.statuses()} == {None}
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
 
 
 def test_what_is_excluded_later_is_not_sent_any_more(tmp_path: Path) -> None:
@@ -232,13 +303,20 @@ def test_saving_and_focus_are_reasons_to_look_again(tmp_path: Path) -> None:
             editor.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
             await until(lambda: bool(completer.read))
             other = (tmp_path / "other.py").as_uri()
-            editor.open("from shapes import area\n", other)
+            editor.open("from shapes import area\n\n\ndef other(x):\n    return x\n", other)
             await until(lambda: len(completer.read) == 2)
+            # Without a request at a cursor: the one that is left is shown beside the other.
             editor.notify("textDocument/didFocus", {"textDocument": {"uri": uri}})
+            await until(lambda: len(completer.read) == 3)
+            wrong: list[object] = [None, [], {"textDocument": 1}, {"textDocument": {"uri": 1}}]
+            for nonsense in wrong:
+                editor.notify("textDocument/didFocus", nonsense)
             await until_sent(editor, uri, completer)
 
     with serving(completer) as url:
         asyncio.run(edit(url))
+    assert [one.path for one in completer.read] == ["main.py", "other.py", "main.py"]
+    assert names(completer.read[-1]) == ["other.py", "shapes.py"]
 
 
 def test_c1_with_a_key_nothing_of_other_files_is_evaluated_again(tmp_path: Path) -> None:

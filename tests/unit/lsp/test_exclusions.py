@@ -113,13 +113,59 @@ def test_rules_that_change_are_read_again(tmp_path: Path) -> None:
     assert not ignored.has(str(tmp_path), "a.py") and ignored.has(str(tmp_path), "b.py")
 
 
-def test_rules_that_would_take_for_ever_are_none(tmp_path: Path) -> None:
-    (tmp_path / ".gitignore").write_text("a*" * 40 + "b\n" + "**/a/" * 40 + "\nother.py\n")
+def test_a_rule_that_would_take_for_ever_ignores_all_that_begins_like_it(tmp_path: Path) -> None:
+    rules = "ab*" + "a*" * 40 + "b\nsrc/" + "**/a/" * 40 + "\n!" + "a*" * 40 + "\nother.py\n"
+    (tmp_path / ".gitignore").write_text(rules)
     ignored = GitIgnored()
     assert not ignored.has(str(tmp_path), "a" * 200)
+    assert ignored.has(str(tmp_path), "ab" + "a" * 200)
     assert not ignored.has(str(tmp_path), "a/" * 200 + "x")
+    assert ignored.has(str(tmp_path), "src/" + "a/" * 200 + "x")
     assert ignored.has(str(tmp_path), "other.py")
     assert ignored.has(str(tmp_path), "x/" * 300 + "y")
+
+
+def test_no_rule_is_missed_for_its_stars_or_its_place(tmp_path: Path) -> None:
+    """Each is one that git has: what `check-ignore` names is ignored here, too."""
+    rules = "**/foo/**/bar/**/*.secret*\n/[ab]*x*y*z*.py\nq\\*r*s*t*u\n"
+    (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbffirst.py\n" + rules.encode())
+    (tmp_path / ".git" / "info").mkdir(parents=True)
+    (tmp_path / ".git" / "info" / "exclude").write_text("own.py\n*.log\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / ".gitignore").write_text("!own.py\n")
+    paths = "first.py own.py src/a.log foo/x/bar/y/a.secret1 axyz1.py q*rstu".split()
+    ignored = GitIgnored()
+    assert [path for path in paths if not ignored.has(str(tmp_path), path)] == []
+    # What a .gitignore says goes before.
+    (tmp_path / ".gitignore").write_text("first.py\n")
+    assert ignored.has(str(tmp_path), "own.py") and not ignored.has(str(tmp_path), "src/own.py")
+    assert not ignored.has(str(tmp_path), "src/a.py")
+
+
+def test_a_work_tree_has_the_rules_of_its_repository(tmp_path: Path) -> None:
+    kept = tmp_path / "repository" / ".git" / "worktrees" / "tree"
+    kept.mkdir(parents=True)
+    (kept / "commondir").write_text("../..\n")
+    (kept.parent.parent / "info").mkdir()
+    (kept.parent.parent / "info" / "exclude").write_text("own.py\n")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {kept}\n")
+    assert GitIgnored().has(str(tree), "own.py") and not GitIgnored().has(str(tree), "a.py")
+
+
+@pytest.mark.parametrize("kind", ["long", "pipe", "directory"])
+def test_below_rules_that_cannot_be_read_all_is_ignored(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "src").mkdir()
+    rules = tmp_path / "src" / ".gitignore"
+    if kind == "long":
+        rules.write_text("secret.py\n" + "# a comment\n" * 10_000)
+    elif kind == "pipe":
+        os.mkfifo(rules)
+    else:
+        rules.mkdir()
+    ignored = GitIgnored()
+    assert ignored.has(str(tmp_path), "src/a/b.py") and not ignored.has(str(tmp_path), "a.py")
 
 
 def folder(path: Path) -> Folder:

@@ -17,6 +17,8 @@ CASES = [
     ("python", "app/main.py", "from .models import *", ["app/models.py"]),
     ("python", "app/v/main.py", "from ..models import A", ["app/models.py"]),
     ("python", "app/v/main.py", "from . import x", ["app/v/x.py", "app/v/__init__.py"]),
+    ("python", "app/v/main.py", "from .import x", ["app/v/x.py"]),
+    ("python", "app/v/main.py", "from ..imports import(x)", ["app/imports/x.py"]),
     ("python", "tests/test_a.py", "from pkg.a import f", ["src/pkg/a.py", "pkg/a/__init__.py"]),
     ("python", "server/app.py", "from suture.server.codec import C", ["server/codec.py"]),
     ("typescript", "src/app/a.ts", "import x from './b'", ["src/app/b.ts", "src/app/b/index.ts"]),

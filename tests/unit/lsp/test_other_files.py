@@ -62,7 +62,9 @@ class Editor:
         self.root = root
         self.documents = Documents()
         self.server = Server()
-        self.others = OtherFiles(self.documents, self.server)
+        self.configured = asyncio.Event()
+        self.configured.set()
+        self.others = OtherFiles(self.documents, self.server, self.configured)
         self.take()
         self._patch = patch
         self._is_paused = False
@@ -398,6 +400,159 @@ def test_c4_what_is_excluded_later_goes_at_once(tmp_path: Path) -> None:
     run(edit())
 
 
+def test_c4_before_the_configuration_that_may_exclude_a_file_nothing_is_looked_at(
+    tmp_path: Path,
+) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            editor.configured.clear()
+            editor.open("tools.py", TOOLS)
+            editor.open("main.py", MAIN)
+            editor._is_paused = True
+            await asyncio.sleep(0.1)
+            assert editor.server.given == []
+            editor.take(Options(exclude=("tools.py",)))
+            editor.configured.set()
+            await editor.pause()
+            assert editor.names("main.py") == ["shapes.py"]
+
+    run(edit())
+
+
+@pytest.mark.parametrize("event", ["ignored", "deleted", "secret"])
+def test_c4_what_must_not_be_sent_any_more_goes_with_the_next_step(
+    tmp_path: Path, event: str
+) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("tools.py", TOOLS)
+            editor.write("shapes.py", SHAPES)
+            editor.open("tools.py", TOOLS)
+            editor.ask("tools.py")
+            editor.open("main.py", MAIN)
+            editor.ask("main.py")
+            await editor.pause()
+            editor.open("other.py", "x = 1\n")
+            editor.ask("other.py")
+            await editor.pause()
+            assert editor.names("main.py") == ["tools.py", "shapes.py"]
+            assert "tools.py" in editor.names("other.py")
+            if event == "ignored":
+                editor.write(".gitignore", "tools.py\nshapes.py\n")
+            elif event == "deleted":
+                editor.close("tools.py")
+                (tmp_path / "tools.py").unlink()
+                (tmp_path / "shapes.py").unlink()
+            else:
+                editor.edit("tools.py", SECRET)
+                editor.write("shapes.py", SECRET)
+            # Also what a list has that is not read again, and where the server reads none.
+            editor.server.reads = False
+            editor.others.saved(editor.uri("other.py"))
+            await editor.pause()
+            assert editor.names("main.py") == []
+            assert {"tools.py", "shapes.py"}.isdisjoint(editor.names("other.py"))
+
+    run(edit())
+
+
+def test_c4_with_no_disk_to_read_a_closed_file_goes_by_what_git_ignores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*args: object) -> None:
+        raise AssertionError("the disk was looked at")
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.take(Options(context=ContextOptions(neighbours=False)))
+            editor.open("tools.py", TOOLS)
+            editor.ask("tools.py")
+            editor.close("tools.py")
+            with monkeypatch.context() as patch:
+                patch.setattr(Disk, "_stat", never)
+                patch.setattr(Disk, "read", never)
+                editor.open("main.py", MAIN)
+                await editor.pause()
+                editor.others.saved(editor.uri("main.py"))
+                await editor.pause()
+                assert editor.names("main.py") == ["tools.py"]
+                editor.write(".gitignore", "tools.py\n")
+                editor.others.saved(editor.uri("main.py"))
+                await editor.pause()
+                assert editor.names("main.py") == []
+
+    run(edit())
+
+
+def test_c4_an_open_document_is_excluded_by_what_it_is_called_behind_a_link(
+    tmp_path: Path,
+) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write(".env", "tool = 1\n")
+            editor.write("built.py", TOOLS)
+            editor.write(".gitignore", "built.py\n")
+            for name, real in (("tools.py", ".env"), ("more.py", "built.py")):
+                (tmp_path / name).symlink_to(real)
+                editor.open(name, TOOLS)
+                editor.ask(name)
+            editor.open("main.py", "tool(\n")
+            editor.ask("main.py")
+            await editor.pause()
+            assert editor.sent("main.py") == () and not any(c for _, c in editor.server.given)
+
+    run(edit())
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_document_that_is_closed_is_kept_as_it_was(tmp_path: Path, is_left: bool) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("tools.py", TOOLS)
+            editor.open("untitled:a", TOOLS.replace("tool", "other"))
+            editor.ask("untitled:a")
+            editor.open("tools.py", TOOLS)
+            editor.type("tools.py", "y = 1\n")
+            if is_left:
+                editor.open("main.py", "z = 2\n")
+            editor.close("untitled:a")
+            editor.close("tools.py")
+            if not is_left:
+                editor.open("main.py", "z = 2\n")
+            await editor.pause()
+            (chunk,) = editor.sent("main.py")
+            assert (chunk.name, chunk.text) == ("tools.py", "y = 1\n" + TOOLS)
+
+    run(edit())
+
+
+def test_c8_a_document_that_changes_all_the_time_keeps_no_other_from_its_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_paused = OtherFiles._has_paused
+    monkeypatch.setattr(other_files, "QUIET_S", 0.1)
+    monkeypatch.setattr(other_files, "PAUSE_S", 0.3)
+
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            monkeypatch.setattr(OtherFiles, "_has_paused", has_paused)
+            editor.write("shapes.py", SHAPES)
+            editor.open("build.log", "", "log")
+            editor.open("made.py", "")
+            editor.open("main.py", MAIN)
+            editor.ask("main.py", 2)
+            for n in range(200):
+                editor.edit("build.log", f"line {n}\n")
+                editor.edit("made.py", f"line_{n} = 1\n")
+                await asyncio.sleep(0.01)
+            assert "shapes.py" in editor.names("main.py")
+            # And none of its changes is one that the server reads at once.
+            assert 2 <= len(editor.server.given) < 9
+
+    run(edit())
+
+
 def test_c4_a_document_outside_the_workspace_is_sent_while_it_is_open(tmp_path: Path) -> None:
     async def edit() -> None:
         async with editing(tmp_path) as editor:
@@ -498,6 +653,20 @@ def test_definitions_near_the_cursor_follow_it_when_it_goes_far(tmp_path: Path) 
             await editor.pause()
             (after,) = editor.sent("main.py")
             assert "w * h" not in after.text and "'shape'" in after.text
+
+    run(edit())
+
+
+def test_of_a_long_document_the_imports_are_seen_from_its_end(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with editing(tmp_path) as editor:
+            editor.write("shapes.py", SHAPES)
+            lines = ["from shapes import area", *["x = '" + "y" * 90 + "'"] * 2000, "area(\n"]
+            editor.open("main.py", "\n".join(lines))
+            editor.ask("main.py", 2001)
+            await editor.pause()
+            (chunk,) = editor.sent("main.py")
+            assert chunk.name == "shapes.py" and "w * h" in chunk.text
 
     run(edit())
 
