@@ -138,15 +138,15 @@ def choose_layout(
 ) -> Layout:
     """The layout that a request asks for, or for "auto" that of `defaults`, or of the family.
 
-    Without a family, an empty suffix is completed left to right and any other raises
-    `InfillUnsupported`, and so does a tokenizer that cannot encode a suffix as it stands. Raises
-    `InvalidRequest` for a layout that the family does not have. `encode` is the one for text
-    inside a prompt.
+    Without a family, a suffix that is blank is completed left to right, as behind the last line
+    of a file, and any other raises `InfillUnsupported`, and so does a tokenizer that cannot encode
+    a suffix as it stands. Raises `InvalidRequest` for a layout that the family does not have.
+    `encode` is the one for text inside a prompt.
     """
     if not request.infill:
         return PLAIN
     if family is None:
-        if request.suffix:
+        if request.suffix.strip():
             raise InfillUnsupported(_unsupported(vocabulary))
         return PLAIN
     if starts_with_space(encode, vocabulary):

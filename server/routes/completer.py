@@ -4,8 +4,8 @@
 it) is how a completion is cancelled. It raises a `SutureError` before its first chunk, or an
 `EngineError` after it; the last chunk of each candidate has its `result`.
 
-A request with `infill` and an empty suffix is served by any model: one without FIM sentinels
-completes it left to right, and raises `InfillUnsupported` only where there is a suffix.
+A request with `infill` and a blank suffix is served by any model: one without FIM sentinels
+completes it left to right, and raises `InfillUnsupported` where the suffix is not blank.
 `max_tokens` is at most the model's context; how much room the prompt leaves is the completer's.
 
 Several models may be served, each by a completer of its own while it is loaded. The routes ask the

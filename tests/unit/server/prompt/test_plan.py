@@ -346,6 +346,13 @@ def test_a_hole_without_sentinels_is_refused_in_llama_cpps_words() -> None:
     )
 
 
+@pytest.mark.parametrize("suffix", ["\n", "\r\n", "\n\n  \t\n"])
+def test_behind_the_last_line_of_a_file_any_model_goes_on(suffix: str) -> None:
+    planned = plan(hole("a b", suffix), ToyTokenizer(controls=LEFT_TO_RIGHT))
+    without = plan(hole("a b", ""), ToyTokenizer(controls=LEFT_TO_RIGHT))
+    assert planned.layout == "plain" and planned.kept_ids == without.kept_ids
+
+
 def test_sentinels_of_an_unknown_order_are_not_said_to_be_missing() -> None:
     toy = ToyTokenizer(controls=("<x>", "<y>", "<z>"), fim_ids={"pre": 256, "suf": 257, "mid": 258})
     with pytest.raises(InfillUnsupported, match=r"model: it has the tokens, but the order"):
