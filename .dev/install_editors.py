@@ -3,9 +3,9 @@
     .venv/bin/python .dev/install_editors.py .venv/editors
 
 VS Code is code-server, from npm. Its install script would compile a dozen of native modules, which
-an editor does without; so no script of a package is run. It wants Node 24, which comes from PyPI
-where the machine has an older one. Neovim comes with the dev dependencies. What is a matter of the
-system (Chromium, tmux) is installed by root on Debian and its kin, and asked for elsewhere.
+an editor does without; so no script of a package is run. It wants Node 24 and no other, which comes
+from PyPI where the machine has another. Neovim comes with the dev dependencies. What is a matter of
+the system (Chromium, tmux) is installed by root on Debian and its kin, and asked for elsewhere.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
 CODE_SERVER = "4.139.1"
 NODE = "24.19.0"
 NODE_MAJOR = 24
+RETRY_S = 5
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PACKAGES = {"tmux": ("tmux",), "chromium": CHROMIUM}
 
@@ -52,14 +54,14 @@ def install_system_packages() -> None:
 
 
 def install_node(folder: Path) -> None:
-    """`bin/node` and `bin/npm`: the machine's where they are new enough."""
+    """`bin/node` and `bin/npm`: the machine's where they are of that version."""
     bin_folder = folder / "bin"
-    if is_new_enough(bin_folder / "node") and (bin_folder / "npm").exists():
+    if is_node(bin_folder / "node") and (bin_folder / "npm").exists():
         return
     shutil.rmtree(bin_folder, ignore_errors=True)
     bin_folder.mkdir(parents=True)
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node and npm and is_new_enough(Path(node)):
+    if node and npm and is_node(Path(node)):
         for name, path in (("node", node), ("npm", npm)):
             (bin_folder / name).symlink_to(path)
         return
@@ -76,13 +78,13 @@ def install_node(folder: Path) -> None:
     script.chmod(0o755)
 
 
-def is_new_enough(node: Path) -> bool:
-    """Whether a program is a Node that code-server runs on."""
+def is_node(node: Path) -> bool:
+    """Whether a program is a Node of the version that code-server runs on."""
     if not node.exists():
         return False
     told = subprocess.run([str(node), "--version"], capture_output=True, text=True)
     found = re.match(r"v(\d+)\.", told.stdout)
-    return found is not None and int(found[1]) >= NODE_MAJOR
+    return found is not None and int(found[1]) == NODE_MAJOR
 
 
 def install_code_server(folder: Path, bin_folder: Path) -> None:
@@ -106,9 +108,15 @@ def install_code_server(folder: Path, bin_folder: Path) -> None:
 
 
 def run(*command: str, folder: Path | None = None, environ: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
-    if done.returncode != 0:
-        fail(f"{' '.join(command)} failed\n{(done.stdout + done.stderr)[-4000:].strip()}")
+    """Run a command, and once more where it fails: all of them fetch from a network."""
+    for wait_s in (RETRY_S, None):
+        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
+        if done.returncode == 0:
+            return
+        if wait_s is not None:
+            print(f"{command[0]} failed, once more", flush=True)
+            time.sleep(wait_s)
+    fail(f"{' '.join(command)} failed\n{(done.stdout + done.stderr)[-4000:].strip()}")
 
 
 def fail(message: str) -> NoReturn:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from editors.front_end import FrontEnd, Name
+from editors.needed import missing
 from editors.playing import Play
 from editors.scenario import FRONT_ENDS, Scenario, load_scenarios
 from editors.stage import Stage, staging
@@ -22,7 +23,7 @@ def editing(name: Name, url: str, workspace: Path) -> AbstractContextManager[Fro
     """The front end of that name. One whose editor is not installed skips its tests."""
     module, _, manner = name.partition("-")
     if importlib.util.find_spec(f"editors.{module}") is None:
-        pytest.skip(f"there is no driver for {name}")
+        pytest.skip(missing(f"a driver for {name}"))
     driver = importlib.import_module(f"editors.{module}")
     named = {"name": name} if manner else {}
     editor: AbstractContextManager[FrontEnd] = driver.editing(url, workspace, **named)

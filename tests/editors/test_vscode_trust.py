@@ -6,7 +6,20 @@ import json
 import stat
 from pathlib import Path
 
-from editors.workbench import bridge_script, workbench
+from editors.vscode import VSCode
+from editors.workbench import Workbench, bridge_script, workbench
+from support.http_server import serving
+from support.writing_completer import WritingCompleter
+
+NEAR = "def near():\n    return 1\n"
+TEXT = "from beside import near\n\n"
+
+
+def trust(bench: Workbench) -> None:
+    """Press the button that says so."""
+    bench.run("workbench.trust.manage")
+    button = bench.page.locator(".workspace-trust-editor .monaco-button")
+    button.filter(has_text="Trust").first.click()
 
 
 def test_nothing_of_a_workspace_is_run_before_it_is_trusted(tmp_path: Path) -> None:
@@ -25,9 +38,37 @@ def test_nothing_of_a_workspace_is_run_before_it_is_trusted(tmp_path: Path) -> N
         bench.run("suture.restart")
         bench.until(lambda: "There is no program" in bench.item()[1])
         assert not witness.exists()
-        bench.run("workbench.trust.manage")
-        bench.page.locator(".workspace-trust-editor .monaco-button").filter(
-            has_text="Trust"
-        ).first.click()
+        trust(bench)
         bench.until(witness.exists)
         bench.until(lambda: "There is no program" not in bench.item()[1])
+
+
+def test_files_that_are_not_open_are_read_once_the_workspace_is_trusted(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "beside.py").write_text(NEAR)
+    completer = WritingCompleter()
+
+    def has_read() -> bool:
+        return any("def near" in one.text for it in completer.requests for one in it.extra)
+
+    program = bridge_script(tmp_path)
+    with serving(completer) as url:
+        settings = {"suture.path": str(program), "suture.server.url": url}
+        with workbench(workspace, settings, is_trusted=False) as bench:
+            editor = VSCode(bench, program, url)
+            bench.until(lambda: editor.status)
+            editor.warm_up()
+            editor.open("at_hand.py", TEXT)
+            editor.go_to(2, 0)
+            editor.type("n")
+            # Other files are looked at in a pause of a second.
+            bench.page.wait_for_timeout(4000)
+            editor.type("e")
+            bench.until(lambda: completer.requests[-1].prefix == TEXT + "ne")
+            assert not has_read()
+            trust(bench)
+            editor.open("at_hand.py", TEXT)
+            editor.go_to(2, 0)
+            editor.type("n")
+            bench.until(has_read)

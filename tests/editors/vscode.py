@@ -79,9 +79,13 @@ class VSCode:
         """Type until a key is answered: what asks comes into an editor when it has time."""
         self.open("", "")
         before = self.bench.run("suture.explainLast")
-        while self.bench.run("suture.explainLast") == before:
+
+        def is_answered() -> bool:
             self.type("x")
             self.bench.page.wait_for_timeout(500)
+            return bool(self.bench.run("suture.explainLast") != before)
+
+        self.bench.until(is_answered)
 
     def configure(self, options: Mapping[str, Any], closes_brackets: bool) -> None:
         """What was set before and is not named any more is its default again."""
@@ -165,11 +169,16 @@ class VSCode:
     @property
     def preview(self) -> str:
         """Looked at until nothing changed meanwhile: the page and the document are two sources."""
-        while True:
+        shown, text = None, ""
+
+        def is_still() -> bool:
+            nonlocal shown, text
             shown = self.bench.page.evaluate(_SHOWN)
             text = self.text
-            if shown == self.bench.page.evaluate(_SHOWN):
-                return text if shown is None else self._with(text, shown)
+            return bool(shown == self.bench.page.evaluate(_SHOWN))
+
+        self.bench.until(is_still)
+        return text if shown is None else self._with(text, shown)
 
     @property
     def status(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from playwright.sync_api import TimeoutError as PageTimeout
 
+from editors.needed import missing
 from support.chromium import ARGUMENTS, CHROMIUM
 
 ROOT = Path(__file__).parents[2]
@@ -80,10 +81,10 @@ _WATCH = """() => {
 def why_not() -> str | None:
     """What is missing here of all that it takes; None where nothing is."""
     if CHROMIUM is None:
-        return "there is no Chromium: apt-get install chromium"
+        return missing("Chromium: apt-get install chromium")
     if not (ENTRY.exists() and NODE.exists()):
-        return "there is no code-server: make test-editors"
-    return None if VSIX.exists() else "the extension is not built: make vscode"
+        return missing("code-server: make test-editors")
+    return None if VSIX.exists() else missing("the extension: make vscode")
 
 
 @dataclass

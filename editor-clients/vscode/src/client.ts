@@ -2,7 +2,7 @@
 
 import {homedir} from "node:os";
 
-import type {LogOutputChannel} from "vscode";
+import {EventEmitter, type LogOutputChannel} from "vscode";
 import {
   type ErrorHandler,
   LanguageClient,
@@ -18,9 +18,28 @@ export const CONFIGURED = "workspace/didChangeConfiguration";
 const SCHEMES = ["file", "untitled", "vscode-notebook-cell"];
 
 /** A client that never shows a message box: the status item says what is wrong. */
-class QuietClient extends LanguageClient {
+export class QuietClient extends LanguageClient {
+  private readonly failed = new EventEmitter<unknown>();
+  /** It could not be started, by whomever, for a reason. */
+  readonly onDidFailToStart = this.failed.event;
+
   override error(message: string, data?: unknown): void {
     super.error(message, data, false);
+  }
+
+  override async start(): Promise<void> {
+    try {
+      await super.start();
+    } catch (error) {
+      this.failed.fire(error);
+      throw error;
+    }
+  }
+
+  /** Have the error handler say what comes next, as of a server that ended. */
+  async end(): Promise<void> {
+    this.serverProcess?.kill(); // it runs where it refused to be initialized
+    await this.handleConnectionClosed();
   }
 }
 
@@ -30,7 +49,7 @@ export function createClient(
   log: LogOutputChannel,
   errors: ErrorHandler,
   middleware: Middleware,
-): LanguageClient {
+): QuietClient {
   const options: LanguageClientOptions = {
     documentSelector: SCHEMES.map((scheme) => ({scheme})),
     initializationOptions: () => ({[SECTION]: allOptions()}),

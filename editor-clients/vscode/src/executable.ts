@@ -44,11 +44,13 @@ function findSetting(at: Surroundings, setting: string): Found {
   const named = `\`suture.path\` names ${setting}`;
   const isOfWorkspace = setting.includes("${workspaceFolder}");
   if (isOfWorkspace && !at.isTrusted) return {missing: `${named}, in a workspace without trust.`};
-  const path = normalize(
-    setting.replace(/^~(?=[/\\]|$)/, () => at.home).replaceAll("${workspaceFolder}", () => at.folders[0] ?? ""),
+  const ofHome = setting.replace(/^~(?=[/\\]|$)/, () => at.home);
+  const paths = (isOfWorkspace ? at.folders : [""]).map((folder) =>
+    normalize(ofHome.replaceAll("${workspaceFolder}", () => folder)),
   );
-  if (!isAbsolute(path)) return {missing: `${named}, which is no absolute path.`};
-  if (!at.isProgram(path)) return {missing: `${named}, where no program is.`};
+  if (!paths.every(isAbsolute)) return {missing: `${named}, which is no absolute path.`};
+  const path = paths.find((one) => at.isProgram(one));
+  if (!path) return {missing: `${named}, where no program is.`};
   if (!at.isTrusted && isWithin(at, path)) {
     return {missing: `${named}, in a workspace without trust.`};
   }

@@ -27,10 +27,16 @@ export class Restarts {
   private startedAt: number;
   private isTold = false;
   private isOver = false;
+  private _isWaiting = false;
   private wake: () => void = () => undefined;
 
   constructor(private readonly hooks: Hooks) {
     this.startedAt = hooks.now();
+  }
+
+  /** Whether it ended, and is not started again yet. */
+  get isWaiting(): boolean {
+    return this._isWaiting;
   }
 
   /** A broken message is no reason to end: if the server is gone, `closed` is called, too. */
@@ -60,6 +66,7 @@ export class Restarts {
       this.isTold = true;
       this.hooks.failing();
     }
+    this._isWaiting = true;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, waitMs);
       this.wake = () => {
@@ -67,5 +74,6 @@ export class Restarts {
         resolve();
       };
     });
+    this._isWaiting = false;
   }
 }

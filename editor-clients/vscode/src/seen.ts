@@ -1,19 +1,37 @@
 /**
  * What was shown, told to the server: VS Code tells an extension of it only by an interface that is
  * not for everybody. So an item counts as shown where it was answered, not cancelled, and the
- * document is the same a moment later.
+ * document is the same a moment later; and until the cursor stands behind something else than its
+ * beginning. Another extension's text may be shown where ours was.
  */
 
-import type {CancellationToken, InlineCompletionItem, InlineCompletionList, TextDocument} from "vscode";
+import {
+  type CancellationToken,
+  type Disposable,
+  type InlineCompletionItem,
+  type InlineCompletionList,
+  Range,
+  type TextDocument,
+  type TextEditor,
+  window,
+} from "vscode";
+
+import {lengthOf} from "./part";
 
 const MOMENT_MS = 50;
 
 type Answer = InlineCompletionItem[] | InlineCompletionList | null | undefined;
 
-export class Seen {
-  private last: {readonly uri: string; readonly text: string} | undefined;
+export class Seen implements Disposable {
+  private shown: {readonly uri: string; readonly items: readonly InlineCompletionItem[]} | undefined;
+  private told: {readonly uri: string; readonly text: string} | undefined;
+  private readonly watching = window.onDidChangeTextEditorSelection(({textEditor}) => {
+    if (textEditor === window.activeTextEditor && this.itemsAt(textEditor).length === 0) {
+      this.shown = undefined;
+    }
+  });
 
-  constructor(private readonly tell: (document: TextDocument) => void) {}
+  constructor(private readonly tell: (document: TextDocument, item: InlineCompletionItem) => void) {}
 
   /** Take note of an answer, and tell of it once, if it comes to be seen. */
   async note(
@@ -23,35 +41,57 @@ export class Seen {
   ): Promise<Answer> {
     const version = document.version;
     const answer = await answered;
-    const [item] = Array.isArray(answer) ? answer : (answer?.items ?? []);
-    if (item) {
-      setTimeout(() => {
-        const isSeen = !token.isCancellationRequested && document.version === version;
-        if (isSeen && !document.isClosed) this.saw(document, textOf(item));
-      }, MOMENT_MS);
-    }
+    const items = Array.isArray(answer) ? answer : (answer?.items ?? []);
+    setTimeout(() => {
+      const isSeen = !token.isCancellationRequested && document.version === version;
+      if (isSeen && !document.isClosed) this.saw(document, items);
+    }, MOMENT_MS);
     return answer;
   }
 
-  /** Whether what was seen last is in this document. */
-  isIn(document: TextDocument): boolean {
-    return this.last?.uri === document.uri.toString();
+  /** What may be shown at the cursor: items of which the beginning alone is written. */
+  itemsAt(editor: TextEditor): readonly InlineCompletionItem[] {
+    if (this.shown?.uri !== editor.document.uri.toString()) return [];
+    return this.shown.items.filter((item) => {
+      const length = lengthWritten(editor, item);
+      return length !== undefined && length < textOf(item).length;
+    });
   }
 
+  /** Nothing of it is shown any more. */
+  hidden(): void {
+    this.shown = undefined;
+  }
+
+  /** Nor does it go on in what comes next. */
   forget(): void {
-    this.last = undefined;
+    this.shown = this.told = undefined;
   }
 
-  private saw(document: TextDocument, text: string): void {
+  dispose(): void {
+    this.watching.dispose();
+  }
+
+  private saw(document: TextDocument, items: readonly InlineCompletionItem[]): void {
     const uri = document.uri.toString();
+    const [item] = items;
+    this.shown = item && {uri, items};
+    if (!item) return;
+    const text = textOf(item).trimEnd(); // on an empty line the server leaves out the line end
     // Typed through or accepted in part it is the same suggestion, of which less is left.
-    const isTold = this.last?.uri === uri && this.last.text.endsWith(text);
-    this.last = {uri, text};
-    if (!isTold) this.tell(document);
+    const isTold = this.told?.uri === uri && this.told.text.endsWith(text);
+    this.told = {uri, text};
+    if (!isTold) this.tell(document, item);
   }
 }
 
-function textOf(item: InlineCompletionItem): string {
-  const text = typeof item.insertText === "string" ? item.insertText : item.insertText.value;
-  return text.trimEnd(); // on an empty line the server leaves out the line end
+/** How much of an item stands before the cursor; undefined where something else does. */
+export function lengthWritten({document, selection}: TextEditor, item: InlineCompletionItem): number | undefined {
+  const start = item.range?.start;
+  if (!start?.isBeforeOrEqual(selection.active)) return undefined;
+  return lengthOf(document.getText(new Range(start, selection.active)), textOf(item));
+}
+
+export function textOf({insertText}: InlineCompletionItem): string {
+  return typeof insertText === "string" ? insertText : insertText.value;
 }

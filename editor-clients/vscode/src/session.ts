@@ -6,9 +6,10 @@
  */
 
 import {type Disposable, EventEmitter, type InlineCompletionItem, type LogOutputChannel} from "vscode";
-import {type LanguageClient, type Middleware, State as ClientState} from "vscode-languageclient/node";
+import {type Middleware, State as ClientState} from "vscode-languageclient/node";
 
-import {createClient} from "./client";
+import {toldOf} from "./accepting";
+import {createClient, type QuietClient} from "./client";
 import {DID_SHOW, type Status, STATUS} from "./protocol";
 import {Restarts} from "./restarts";
 import {Seen} from "./seen";
@@ -20,17 +21,14 @@ import {findProgram} from "./surroundings";
 const START_MS = 2000;
 
 interface Live {
-  readonly client: LanguageClient;
+  readonly client: QuietClient;
   readonly restarts: Restarts;
   /** Over when it was started, or could not be; never where the program says nothing. */
   readonly started: Promise<void>;
 }
 
 export class Session implements Disposable {
-  readonly seen = new Seen((document) => {
-    const {uri, version} = document;
-    this.notify(DID_SHOW, {textDocument: {uri: uri.toString(), version}});
-  });
+  readonly seen = new Seen((document, item) => this.notify(DID_SHOW, toldOf(document, item)));
   private readonly changed = new EventEmitter<void>();
   readonly onDidChange = this.changed.event;
   private readonly failed = new EventEmitter<void>();
@@ -77,6 +75,7 @@ export class Session implements Disposable {
   }
 
   dispose(): void {
+    this.seen.dispose();
     void this.stop();
   }
 
@@ -113,7 +112,7 @@ export class Session implements Disposable {
     const restarts = new Restarts({
       ended: (waitMs) => {
         this.log.warn(`suture lsp ended; it is started again in ${waitMs} ms`);
-        this.set({is: "ended"});
+        this.set({is: "ended", why: "suture lsp ended, and is started again."});
       },
       failing: () => this.failed.fire(),
       now: Date.now,
@@ -124,17 +123,17 @@ export class Session implements Disposable {
       this.changed.fire();
     });
     client.onDidChangeState(({newState}) => this.became(client, newState));
+    client.onDidFailToStart((error) => this.couldNotStart(client, error));
     this.set({is: "starting"});
-    this.live = {client, restarts, started: this.begin(client)};
+    this.live = {client, restarts, started: client.start().catch(() => undefined)};
   }
 
-  private async begin(client: LanguageClient): Promise<void> {
-    try {
-      await client.start();
-    } catch (error) {
-      this.log.error(`suture lsp could not be started: ${String(error)}`);
-      if (this.live?.client === client) this.set({is: "ended"});
-    }
+  /** One more end, also where there was no process that could end. */
+  private couldNotStart(client: QuietClient, error: unknown): void {
+    this.log.error(`suture lsp could not be started: ${String(error)}`);
+    if (this.live?.client !== client || this.live.restarts.isWaiting) return;
+    void client.end();
+    this.set({is: "ended", why: `suture lsp could not be started, and is tried again: ${String(error)}`});
   }
 
   private async close(): Promise<void> {
@@ -151,7 +150,7 @@ export class Session implements Disposable {
     this.set({is: "off"});
   }
 
-  private became(client: LanguageClient, state: ClientState): void {
+  private became(client: QuietClient, state: ClientState): void {
     if (this.live?.client !== client) return;
     if (state === ClientState.Running) {
       this.set({is: "up"});

@@ -7,7 +7,7 @@ export type Running =
   | {readonly is: "missing"; readonly why: string}
   | {readonly is: "off"}
   | {readonly is: "starting"}
-  | {readonly is: "ended"}
+  | {readonly is: "ended"; readonly why: string}
   | {readonly is: "up"};
 
 export interface State {
@@ -65,7 +65,7 @@ export function say(state: State, now: number): Saying {
     return {short: "not found", sentence: running.why, icon: "warning", severity: "warning"};
   }
   if (running.is === "starting") return busy("starting", "suture lsp is being started.");
-  if (running.is === "ended") return failed("ended", "suture lsp ended, and is started again.");
+  if (running.is === "ended") return failed("ended", running.why);
   if (state.snoozedUntil > now) {
     const minutes = Math.ceil((state.snoozedUntil - now) / 60_000);
     return inactive("snoozed", `Suggestions are snoozed for ${minutes} min more.`);

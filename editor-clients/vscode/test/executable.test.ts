@@ -34,6 +34,17 @@ test("the setting comes first, and nothing takes its place", () => {
   assert.match(missing(at(programs, {setting: "suture"})), /no absolute path/);
 });
 
+test("each folder of the workspace is looked into, in its order", () => {
+  const setting = "${workspaceFolder}/.venv/bin/suture";
+  const folders = ["/a", "/b"];
+  const [first, second] = ["/a/.venv/bin/suture", "/b/.venv/bin/suture"];
+  assert.deepEqual(find(at([first, second], {setting, folders})), {path: first});
+  assert.deepEqual(find(at([second], {setting, folders})), {path: second});
+  assert.match(missing(at(["/usr/bin/suture"], {setting, folders})), /where no program is/);
+  // Without a folder it is none of the root's.
+  assert.match(missing(at(["/.venv/bin/suture"], {setting, folders: []})), /where no program is/);
+});
+
 test("the PATH is searched in its order, then the user's own programs, then the workspace", () => {
   const own = `${HERE}/.venv/bin/suture`;
   const local = "/home/me/.local/bin/suture";

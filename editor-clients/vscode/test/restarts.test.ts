@@ -19,8 +19,10 @@ test("each end in a row doubles the wait, up to half a minute, and is told once"
   const {restarts, waits, told} = watched();
   for (let n = 0; n < 12; n++) {
     const closed = restarts.closed();
+    assert.ok(restarts.isWaiting);
     mock.timers.tick(30_000);
     assert.deepEqual(await closed, RESTART);
+    assert.ok(!restarts.isWaiting);
     assert.equal(told(), n < 2 ? 0 : 1);
   }
   assert.deepEqual(waits.slice(0, 4), [250, 500, 1000, 2000]);

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from editors.needed import missing
 from editors.neovim import HAS_PLUGIN_HOST, Neovim
 from support.writing_completer import WritingCompleter
 
 NEEDS_NEOVIM = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not HAS_PLUGIN_HOST, reason="no nvim or pynvim"),
+    pytest.mark.skipif(not HAS_PLUGIN_HOST, reason=missing("nvim or pynvim")),
 ]
 
 ADD = "def add(a, b):\n    return a + b"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from editors.needed import missing
 from editors.neovim import COMMAND, PLUGIN, TIMEOUT_S
 from editors.nvim.session import ADD, NEEDS_NEOVIM
 from support.http_server import serving
@@ -19,7 +20,7 @@ from support.writing_completer import WritingCompleter
 
 pytestmark = NEEDS_NEOVIM
 
-needs_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="no tmux")
+needs_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason=missing("tmux"))
 
 
 class Terminal:
