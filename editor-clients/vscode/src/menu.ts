@@ -31,13 +31,18 @@ function entries(state: State): Entry[] {
     ...snoozing(state),
     separator(),
     entry(
-      state.status?.reason ? "$(question) Why nothing came" : "$(info) Explain this suggestion",
+      hasSuggestion(state) ? "$(info) Explain this suggestion" : "$(question) Why nothing came",
       "suture.explain",
     ),
     entry("$(debug-restart) Restart", "suture.restart"),
     entry("$(output) Show log", "suture.showLog"),
     entry("$(gear) Settings", "suture.openSettings"),
   ];
+}
+
+/** Whether one may have come: where it runs, and nothing speaks against it. */
+function hasSuggestion({running, status}: State): boolean {
+  return running.is === "up" && !!status && !status.reason;
 }
 
 function setUp(): Entry[] {

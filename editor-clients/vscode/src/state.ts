@@ -88,7 +88,10 @@ function sayStatus({kind, busy: isBusy, message, reason}: Status): Saying {
 }
 
 function sentenceOf(message: string): string {
-  return message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
+  // The name of a setting stays what one may look for.
+  const isSetting = message.startsWith("suture.");
+  const first = isSetting ? message.charAt(0) : message.charAt(0).toUpperCase();
+  return first + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
 }
 
 function inactive(short: string, sentence: string): Saying {

@@ -47,6 +47,7 @@ test("lasting reasons are told beside the icon, and errors in their colour", () 
   assert.deepEqual([loading.short, loading.icon], ["loading", "loading~spin"]);
   const wrong = say(state({status: status("Warning", null, "suture.maxTokens: must be at most 2048")}), NOW);
   assert.deepEqual([wrong.short, wrong.severity], ["settings", "warning"]);
+  assert.equal(wrong.sentence, "suture.maxTokens: must be at most 2048.");
 });
 
 test("an unknown reason is told by its code", () => {
