@@ -33,10 +33,9 @@ SERVERS: dict[str, dict[str, float]] = {
     "D5": {"step_s": 0.012},
     "D7": {"n_loading": 4},
     "D8": {"step_s": 0.002},
-    "D19": {"step_s": 0.03},
 }
 # Checks of how long something takes, or at once: a busy machine may have a bad moment, hardly two.
-TIMED = {"D1", "D2", "D5", "D8", "D19"}
+TIMED = {"D1", "D2", "D5", "D8"}
 NAMES = {one.id.split(", ")[0]: one for one in CHECKS}
 
 

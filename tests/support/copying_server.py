@@ -227,8 +227,8 @@ class CopyingServer:
             text = "\ufffd" + text
         if "B15" in faults and self.n_asked > 12:
             text = "php" * (self.n_asked % 3)
-        if "D19" in faults and self.n_at_once > 1:
-            text = "other"
+        if "D19" in faults:
+            text = f"other {self.n_asked}"  # who asks again gets what is another's
         if "D14" in faults and len(before) > N_CTX:
             text = "?"
         return text
