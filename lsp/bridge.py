@@ -141,6 +141,8 @@ class Bridge(LanguageServer):
             self.completions.forget()
         if options.server != before.server:
             self.client.relocate()
+            if self._is_configured.is_set():
+                self.begin(self._check())
         self.take_folders()
 
     def take_folders(self) -> None:
@@ -157,6 +159,10 @@ class Bridge(LanguageServer):
         # An answer that comes later is taken then.
         await asyncio.wait({self.begin(self.pull_options())}, timeout=CONFIGURED_S)
         self._is_configured.set()
+        await self._check()
+
+    async def _check(self) -> None:
+        """Have told what is wrong with the server, before anything is asked of it."""
         if self.completions.switches.is_on(self.completions.options):
             with contextlib.suppress(Unanswered):
                 await self.client.check()
@@ -248,13 +254,14 @@ class Bridge(LanguageServer):
         """All that is known of the last request, and of the server."""
         return asdict(self.completions.last) | {"status": self.status.shown}
 
-    async def warm_up(self, uri: Any) -> Json:
+    async def warm_up(self, uri: str | None) -> Json:
         """Let the server read the end of a document, or of the first that is open."""
         await self._configured()
         documents = self.protocol.documents
-        document = documents.find(uri) if isinstance(uri, str) else next(iter(documents), None)
+        document = next(iter(documents), None) if uri is None else documents.find(uri)
         if document is None:
-            return asdict(Outcome(reason="EMPTY", message="no document is open"))
+            message = "no document is open" if uri is None else "no such document is open"
+            return asdict(Outcome(reason="EMPTY", message=message))
         cursor = document.cursor(Position(document.n_lines, 0), documents.encoding)
         warming = self.begin(self.completions.warm_up(cursor))
         self.protocol.cancel_with_request(warming)

@@ -181,6 +181,11 @@ class Completions:
         """Suggest nothing until then, on the monotonic clock."""
         self.switches = replace(self.switches, snoozed_until=until)
 
+    @property
+    def snoozed_s(self) -> float:
+        """For how long nothing is suggested yet."""
+        return max(0.0, self.switches.snoozed_until - time.monotonic())
+
     def end(self) -> None:
         """All that runs ends."""
         self._end_ahead()

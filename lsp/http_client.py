@@ -172,6 +172,9 @@ class ServerClient:
             # It looks where the server was to be before.
             self._opening.cancel()
             self._opening = None
+        if not self._is_watching:
+            # What was wrong may be so no more; the watch finds that out itself.
+            self._change(READY)
 
     async def _ask(self, body: Json, read: Callable[[bytes], T]) -> T:
         """What `read` makes of a good answer of `/infill`."""

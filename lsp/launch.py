@@ -182,7 +182,9 @@ def locate(options: ServerOptions, presence: Presence, url: str | None = None) -
     """
     try:
         settings = load_settings({"api_key_file": options.api_key_file})
-        key = next(iter(read_api_keys(settings)), None)
+        # Nobody typed a flag here.
+        source = "api_key_file" if options.api_key_file is None else "suture.server.apiKeyFile"
+        key = next(iter(read_api_keys(settings, source)), None)
         if fixed := url or options.url or settings.server:
             presence.end()
             return Address(fixed, key, trust(fixed, settings))

@@ -18,6 +18,7 @@ from suture.server.version import VERSION
 Json = dict[str, Any]
 
 DEFAULT_SNOOZE_MIN = 15
+MAX_SNOOZE_MIN = 24 * 60
 # What clients tell, by our names and by Copilot's.
 EVENTS = {
     "suture/didShow": "shown",
@@ -147,27 +148,32 @@ def _document_in(params: Any) -> str | None:
 
 
 def _accepted(bridge: Bridge, *arguments: Any) -> None:
+    if not arguments or not bridge.counting.tally.knows(arguments[0]):
+        return
     bridge.counts["accepted"] += 1
-    if arguments and bridge.completions.options.stats:
+    if bridge.completions.options.stats:
         bridge.counting.accepted(arguments[0])
 
 
 def _toggle(bridge: Bridge, *arguments: Any) -> Json:
     """One language, or everything, the other way round; whether it is on now."""
-    language = arguments[0] if arguments and isinstance(arguments[0], str) else None
     completions = bridge.completions
-    switches = completions.switches.toggled(completions.options, language)
-    completions.switches = switches
-    if language is not None:
-        return {"enabled": switches.has_language(completions.options, language)}
-    return {"enabled": switches.is_on(completions.options)}
+    language = arguments[0] if arguments else None
+    if not arguments or isinstance(language, str):
+        completions.switches = completions.switches.toggled(completions.options, language)
+    if isinstance(language, str):
+        return {"enabled": completions.switches.has_language(completions.options, language)}
+    return {"enabled": completions.switches.is_on(completions.options)}
 
 
 def _snooze(bridge: Bridge, *arguments: Any) -> Json:
-    """Nothing for so many minutes; 0 ends that."""
+    """Nothing for so many minutes; 0 ends that. How many it is now."""
     minutes = arguments[0] if arguments else DEFAULT_SNOOZE_MIN
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    minutes = max(0.0, min(float(minutes), 24 * 60)) if is_number else DEFAULT_SNOOZE_MIN
+    # Not a number is not at least 0, either.
+    if not is_number or not minutes >= 0:
+        return {"minutes": bridge.completions.snoozed_s / 60}
+    minutes = float(min(minutes, MAX_SNOOZE_MIN))
     bridge.completions.snooze(time.monotonic() + 60 * minutes)
     return {"minutes": minutes}
 
@@ -186,7 +192,10 @@ def _clear_cache(bridge: Bridge, *arguments: Any) -> None:
 
 
 async def _warm_up(bridge: Bridge, *arguments: Any) -> Json:
-    return await bridge.warm_up(arguments[0] if arguments else None)
+    if not arguments:
+        return await bridge.warm_up(None)
+    # What is no URI names no document.
+    return await bridge.warm_up(arguments[0] if isinstance(arguments[0], str) else "")
 
 
 COMMANDS = {

@@ -14,6 +14,7 @@ from filelock import Timeout
 from suture.lsp.stats import MAX_DAYS, Days, stats_file
 from suture.lsp.tally import Counts
 from suture.server.commands import exits
+from suture.server.commands.asking import number
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.errors import SetupError
 
@@ -112,7 +113,7 @@ def _rated(counts: Counts) -> Json:
 
 
 def _days(text: str) -> int:
-    n_days = int(text)
+    n_days = number(text)
     if not 1 <= n_days <= MAX_DAYS:
         raise argparse.ArgumentTypeError(f"must be from 1 to {MAX_DAYS}")
     return n_days

@@ -124,6 +124,11 @@ class Tally:
         self._count(known, "accepted")
         self._count_characters(known, known.length - max(known.upto, mark.start))
 
+    def knows(self, argument: Any) -> bool:
+        """Whether what a command bore is the mark of a suggestion that was answered."""
+        mark = _read(argument)
+        return mark is not None and mark.number in self._known
+
     def take(self) -> dict[Key, Counts]:
         """What was counted since it was taken last."""
         counts, self._counts = self._counts, {}

@@ -12,7 +12,7 @@ from suture.server.errors import SetupError
 
 # A file of that size is open in no editor.
 MAX_MESSAGE = 2**28
-_LENGTH = re.compile(rb"\s*content-length\s*:\s*([0-9]{1,10})\s*", re.IGNORECASE)
+_LENGTH = re.compile(rb"\s*content-length\s*:\s*([0-9]+)\s*", re.IGNORECASE)
 
 
 async def read_messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

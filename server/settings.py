@@ -245,16 +245,19 @@ def named_certificates(
     return environ.get("SSL_CERT_FILE") or None, environ.get("SSL_CERT_DIR") or None
 
 
-def read_api_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys of `api_key_file`, one a line; none without such a file."""
+def read_api_keys(settings: Settings, source: str = "--api-key-file") -> tuple[str, ...]:
+    """The keys of `api_key_file`, one a line; none without such a file.
+
+    `source` is what the user calls the file, for errors.
+    """
     if settings.api_key_file is None:
         return ()
-    text = _read(settings.api_key_file, "--api-key-file")
+    text = _read(settings.api_key_file, source)
     keys = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not keys:
-        raise SetupError(f"--api-key-file: {settings.api_key_file} has no key in it")
+        raise SetupError(f"{source}: {settings.api_key_file} has no key in it")
     if not all(key.isascii() and key.isprintable() for key in keys):
-        raise SetupError(f"--api-key-file: {settings.api_key_file}: keys must be printable ASCII")
+        raise SetupError(f"{source}: {settings.api_key_file}: keys must be printable ASCII")
     return keys
 
 

@@ -97,7 +97,11 @@ def test_a_copilot_style_client_is_served_and_its_events_are_counted() -> None:
             editor.notify("textDocument/didPartiallyAcceptCompletion", params)
             editor.notify("suture/didReject", {"item": item})
             editor.notify("textDocument/didFocus", {"textDocument": {"uri": URI}})
-            await editor.command("accepted")
+            odd: tuple[list[Any], ...] = ([], [{"x": 1}], ["zzz"], [None], [[{}]])
+            for arguments in odd:
+                await editor.command("accepted", *arguments)
+            await editor.command("accepted", {"number": 10**9, "start": 0, "typed": 0})
+            await editor.command("accepted", *item["command"]["arguments"])
             status = await editor.command("status")
             assert status["server"] == url
             assert status["counts"] == {
@@ -336,6 +340,32 @@ def test_completion_lists_come_where_they_are_asked_for() -> None:
         async with editing(url, NEOVIM, ALONE) as editor:
             _, reply = editor.ask("textDocument/completion", place)
             assert (await asyncio.wait_for(reply, TIMEOUT_S))["error"]["code"] == -32601
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+
+
+def test_wrong_arguments_of_commands_have_no_effect() -> None:
+    completer = FakeCompleter(says("a"))
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            editor.open("x")
+            odd: list[Any] = [5, None, ["python"], {"language": "python"}, True]
+            for argument in odd:
+                assert await editor.command("toggle", argument) == {"enabled": True}
+            for argument in [*odd, "file:///none.py"]:
+                assert (await editor.command("warmup", argument))["reason"] == "EMPTY"
+            wrong: list[Any] = ["x", None, True, [5], -5, float("nan"), -(10**400)]
+            for argument in wrong:
+                assert await editor.command("snooze", argument) == {"minutes": 0}
+            assert completer.requests == []
+            assert len(await editor.inline(0, 1)) == 1
+            for long in (1e9, 10**400, float("inf")):
+                assert await editor.command("snooze", long) == {"minutes": 1440}
+            for argument in wrong:
+                left = (await editor.command("snooze", argument))["minutes"]
+                assert 1439 < left <= 1440
 
     with serving(completer) as url:
         asyncio.run(edit(url))

@@ -89,8 +89,19 @@ def test_it_ends_with_its_input_and_with_exit() -> None:
     initialize: Json = {"id": 1, "method": "initialize", "params": {"capabilities": {}}}
     status, output = run(framed(initialize) + framed({"method": "exit"}))
     assert status == 1 and b'"inlineCompletionProvider": {}' in output
-    assert run(b"Content-Length: 99999999999999\r\n\r\n")[0] == 0
     assert run(b"Content-Length: 999999999\r\n\r\n")[0] == 1
+
+
+@pytest.mark.parametrize("length", ["268435457", "99999999999", "9" * 5000])
+def test_a_message_that_says_it_is_too_long_is_refused_and_not_waited_for(length: str) -> None:
+    async def read() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(f"Content-Length: {length}\r\n\r\n{{".encode())  # and it stays open
+        with pytest.raises(ValueError):
+            await asyncio.wait_for(anext(read_messages(reader)), TIMEOUT_S)
+
+    asyncio.run(read())
+    assert run(f"Content-Length: {length}\r\n\r\n".encode())[0] == 1
 
 
 def run(messages: bytes) -> tuple[int, bytes]:

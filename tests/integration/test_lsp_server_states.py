@@ -214,6 +214,40 @@ def test_a_refused_key_is_told_once_and_one_that_is_known_is_sent(tmp_path: Path
         asyncio.run(edit(url))
 
 
+def test_a_key_file_that_is_missing_is_told_before_any_key_and_no_longer_once_it_is_not_set(
+    tmp_path: Path,
+) -> None:
+    missing = {"server": {"apiKeyFile": str(tmp_path / "none")}}
+
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            await editor.status_with(None)
+            for n_told in (1, 2):
+                change = {"settings": {"suture": missing}}
+                editor.notify("workspace/didChangeConfiguration", change)
+                message = (await editor.status_with("ERROR"))["message"]
+                assert message.startswith("suture.server.apiKeyFile: ") and "--" not in message
+                editor.notify("workspace/didChangeConfiguration", {"settings": {"suture": {}}})
+                await editor.status_with(None)
+                assert counted(editor, "ERROR") == n_told and no_popups(editor)
+            editor.open("x")
+            assert len(await editor.inline(0, 1)) == 1
+            assert editor.statuses()[-1]["reason"] is None
+
+    with serving(FakeCompleter(says("a"))) as url:
+        asyncio.run(edit(url))
+
+
+def test_a_key_file_that_is_missing_at_the_start_is_told_before_any_key(tmp_path: Path) -> None:
+    async def edit(url: str) -> None:
+        options = {**ALONE, "server": {"apiKeyFile": str(tmp_path / "none")}}
+        async with editing(url, VSCODE, options) as editor:
+            await editor.status_with("ERROR")
+
+    with serving(FakeCompleter()) as url:
+        asyncio.run(edit(url))
+
+
 @pytest.mark.parametrize(
     ("raised", "reason", "kind"),
     [

@@ -151,9 +151,25 @@ def test_without_a_server_and_autostart_there_is_none(monkeypatch: pytest.Monkey
 
 
 def test_a_key_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    options = ServerOptions(url="http://box:1", api_key_file=str(tmp_path / "none"))
-    with pytest.raises(Unanswered, match="none"):
-        locate(options, Presence())
+    for name, content in (
+        ("none", None),
+        ("empty", b""),
+        ("odd", b"\xff"),
+        ("other", "é".encode()),
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        options = ServerOptions(url="http://box:1", api_key_file=str(tmp_path / name))
+        with pytest.raises(Unanswered, match=rf"^suture\.server\.apiKeyFile: .*{name}"):
+            locate(options, Presence())
+
+
+def test_a_key_file_of_the_settings_is_told_by_the_name_it_has_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUTURE_API_KEY_FILE", str(tmp_path / "none"))
+    with pytest.raises(Unanswered, match=r"^api_key_file: .*none"):
+        locate(ServerOptions(url="http://box:1"), Presence())
 
 
 @pytest.mark.parametrize("has_keys", [True, False])

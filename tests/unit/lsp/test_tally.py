@@ -112,6 +112,14 @@ def test_what_could_not_be_saved_is_counted_on() -> None:
     assert counted(tally) == Counts(shown=2)
 
 
+def test_known_are_marks_that_were_answered_and_nothing_else() -> None:
+    tally = Tally(lambda: DAY)
+    answered(tally)
+    assert tally.knows(Mark(1, 3).as_json())
+    odd: list[Any] = [Mark(2).as_json(), {"x": 1}, "zzz", [], None, {"number": 1}]
+    assert not any(tally.knows(one) for one in odd)
+
+
 def test_of_old_suggestions_nothing_is_known() -> None:
     tally = Tally(lambda: DAY)
     old = answered(tally)
@@ -128,6 +136,7 @@ def test_nothing_that_is_told_raises(value: Any, event: Event) -> None:
     answered(tally)
     tally.told(event, value)
     tally.accepted(value)
+    tally.knows(value)
     mark = Mark(1).as_json()
     for arguments in (value, [value], [{**mark, "number": value}], [mark]):
         told = {"command": {"arguments": arguments}, "insertText": value}
