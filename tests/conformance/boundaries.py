@@ -222,7 +222,7 @@ async def no_sentinels_is_said(peer: Peer) -> str:
     """A model that cannot fill in is named as the reason."""
     if peer.fills:
         raise NotApplicable("the model fills in")
-    path, body = peer.dialect.request(Ask("x = ", "\n", 1), peer.model)
+    path, body = peer.dialect.request(Ask("x = ", " + 1\n", 1), peer.model)
     response = await peer.http.post(path, json=body)
     status, text = response.status_code, response.text
     require(400 <= status < 500 or status == 501, f"answered {status}: {text[:120]}")
