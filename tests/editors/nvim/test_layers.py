@@ -7,6 +7,7 @@ driven where NVIM_CMP_DIR and LUALINE_DIR name checkouts of them.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,19 @@ def test_neovims_own_asks_and_the_layer_accepts_parts(built_in: Session) -> None
     """)
     assert counts["partly_accepted"] == 3 and counts["accepted"] == 1
     assert editor.complaints == []
+
+
+def test_over_neovims_own_it_is_asked_again_once_the_model_is_there(built_in: Session) -> None:
+    editor = built_in.editor
+    built_in.completer.loading = "loading"
+    editor.until(lambda: editor.status["reason"] == "LOADING")
+    editor.type("def add")
+    editor.until(lambda: editor.lua("return vim.lsp.inline_completion.n_asked") > 0)
+    time.sleep(0.5)  # Neovim's own has asked behind the last key, and was refused
+    built_in.completer.loading = "ready"
+    editor.until(lambda: _is_visible(editor))
+    editor.accept("all")
+    editor.becomes(ADD)
 
 
 def test_over_neovims_own_keys_give_way_and_typed_characters_are_not_doubled(

@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from editors.neovim import COMMAND, PLUGIN, Neovim, editing
@@ -13,6 +15,7 @@ from editors.nvim.session import ADD, NEEDS_NEOVIM, QUIET, Session
 from support.http_server import serving
 from support.writing_completer import WritingCompleter
 from suture.lsp.settings import ContextOptions, Options, ServerOptions
+from suture.server.errors import InfillUnsupported, Loading
 
 pytestmark = NEEDS_NEOVIM
 
@@ -51,6 +54,116 @@ def test_commands_say_what_they_did(session: Session) -> None:
     assert editor.lua(complete, "Suture acc") == ["accept", "accept-line", "accept-word"]
     assert "python" in editor.lua(complete, "Suture toggle pyth")
     assert editor.lua(complete, "Suture why x") == []
+
+
+def test_what_is_no_number_of_minutes_and_no_word_of_a_command_is_told(session: Session) -> None:
+    editor = session.open("")
+    told = {
+        "snooze nan": "`nan` is no number of minutes",
+        "snooze inf": "`inf` is no number of minutes",
+        "snooze -5": "`-5` is no number of minutes",
+        "snooze 5 min": "usage: `:Suture snooze [minutes]`",
+        "disable python lua": "usage: `:Suture disable [language]`",
+        "why not": "usage: `:Suture why`",
+        "snooze 0.1": "quiet for 0.1 min",
+        "snooze 1e9": "quiet for 1440 min",
+        "snooze 0": "no longer quiet",
+        "disable pyhton": "suggestions in pyhton are off; Neovim knows no such filetype",
+        "enable pyhton": "suggestions in pyhton are on; Neovim knows no such filetype",
+    }
+    for command, said in told.items():
+        editor.lua("_G.told = {}; vim.v.errmsg = ''")
+        editor.nvim.command(f"Suture {command}")
+        editor.until(lambda: bool(editor.told))
+        assert editor.told == [f"suture: {said}"]
+        is_complaint = not said.startswith(("quiet", "no longer"))
+        assert editor.complaints == editor.told * is_complaint
+    editor.nvim.command("setfiletype pyhton")
+    editor.lua("_G.told = {}")
+    editor.nvim.command("Suture enable pyhton")
+    editor.until(lambda: editor.told == ["suture: suggestions in pyhton are on"])
+
+
+CANNOT_FILL_IN = (
+    "Infill is not supported by this model: prefix token is missing. suffix token is missing. "
+    "Serve one that was trained to fill in the middle: the default of `suture serve` is one."
+)
+
+
+def test_a_long_status_is_one_line_and_health_warns_of_it(session: Session) -> None:
+    session.completer.raised = {0: InfillUnsupported(CANNOT_FILL_IN)}
+    editor = session.open("")
+    try:
+        editor.type("def add")
+        editor.until(lambda: editor.status["reason"] == "NO_FIM")
+        editor.lua("_G.told = {}")
+        editor.nvim.command("Suture")
+        (told,) = editor.told
+        assert told.startswith("suture: cannot fill in; `:Suture why` (Infill is not supported")
+        assert told.endswith("…") and len(told) <= editor.nvim.vvars["echospace"]
+        editor.nvim.command("stopinsert | checkhealth suture")
+        (line,) = [line for line in editor.text.split("\n") if "status: " in line]
+        assert "WARNING status: Warning NO_FIM Infill" in line
+        assert "`suture models` lists some" in editor.text
+    finally:
+        session.completer.raised = {}
+        editor.nvim.command("silent! tabonly!")
+
+
+def test_health_warns_where_suggestions_are_off(session: Session) -> None:
+    editor = session.open("")
+    editor.nvim.command("Suture snooze 5")
+    editor.until(lambda: "suture: quiet for 5 min" in editor.told)
+    editor.type("def add")
+    editor.until(lambda: editor.status["reason"] == "DISABLED")
+    editor.nvim.command("stopinsert | checkhealth suture")
+    report = editor.text
+    editor.nvim.command("silent! tabonly! | Suture snooze 0")
+    editor.until(lambda: "suture: no longer quiet" in editor.told)
+    assert "WARNING status: Inactive DISABLED suggestions are snoozed" in report
+    assert "`:Suture snooze 0`" in report
+    editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
+    editor.lua("_G.told = {}")
+    editor.nvim.command("Suture")
+    assert editor.told == ["suture: ready"]
+
+
+@contextmanager
+def _loading(completer: WritingCompleter) -> Iterator[None]:
+    """The model is being loaded, and is there behind the block."""
+    completer.loading, completer.raised = "loading", {0: Loading("the model is being loaded")}
+    try:
+        yield
+    finally:
+        completer.loading, completer.raised = "ready", {}
+
+
+def test_whoever_waits_for_the_model_is_answered_once_it_is_there(session: Session) -> None:
+    with _loading(session.completer):
+        editor = session.open("")
+        editor.type("def add")
+        editor.until(lambda: editor.status["reason"] == "LOADING")
+        n_before = len(session.completer.requests)
+    editor.shows(ADD)
+    assert len(session.completer.requests) == n_before + 1
+    editor.lua("_G.told = {}")
+    editor.nvim.command("Suture why")
+    editor.until(lambda: bool(editor.told))
+    assert "suggested in" in editor.told[0]
+
+
+def test_nobody_is_answered_who_has_left_when_the_model_is_there(session: Session) -> None:
+    with _loading(session.completer):
+        editor = session.open("")
+        editor.type("def add")
+        editor.until(lambda: editor.status["reason"] == "LOADING")
+        editor.press("Escape")
+        n_before = len(session.completer.requests)
+    editor.until(lambda: editor.status["reason"] is None)
+    time.sleep(0.3)
+    assert editor.preview == "def add" and len(session.completer.requests) == n_before
 
 
 def test_the_server_is_told_what_was_shown_and_accepted(session: Session) -> None:
@@ -119,7 +232,7 @@ def test_what_is_wrong_with_options_is_told_and_the_default_is_in_force(session:
     wrong = {
         "maxTokens": "many",
         "server": {"url": "127.0.0.1:80", "port": 1},
-        "keys": {"accept": 3, "undo": "<C-z>"},
+        "keys": {"accept": 3, "accept_word": "<Nope", "accept_line": "", "undo": "<C-z>"},
         "languages": ["python"],
         "colour": "red",
         "debounceMs": -1,
@@ -131,6 +244,8 @@ def test_what_is_wrong_with_options_is_told_and_the_default_is_in_force(session:
         "`server.url`: expected a URL that begins with http:// or https://",
         "`server.port` is no option; there are apiKeyFile, autostart, idleMinutes, url",
         "`keys.accept`: expected a key",
+        "`keys.accept_word`: expected a key",
+        "`keys.accept_line`: expected a key",
         "`keys.undo` is no option; there are accept, accept_line,",
         "`languages`: expected a table of names",
         "`colour` is no option; there are builtin, cmd,",
@@ -139,6 +254,9 @@ def test_what_is_wrong_with_options_is_told_and_the_default_is_in_force(session:
     ):
         assert said in told, told
     assert editor.lua("return (require('suture').options()).keys.accept") == "<Tab>"
+    for key in ("<C-y>", "jk", "<", "<lt>a", "<Leader>a", "<M-]>", "<Plug>(mine)", "<c-CR>"):
+        read = "return select(2, require('suture.options').read({ keys = { accept = ... } }))"
+        assert editor.lua(read, key) == [], key
 
 
 def test_options_are_in_force_at_once_in_a_server_that_runs(session: Session) -> None:

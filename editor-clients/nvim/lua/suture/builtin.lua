@@ -177,6 +177,15 @@ function M.attached(bufnr)
   end)
 end
 
+--- The server answers again: what it did not answer is asked once more.
+---@param bufnr integer
+function M.resumed(bufnr)
+  local inserts = vim.api.nvim_get_mode().mode:sub(1, 1) == 'i'
+  if enabled[bufnr] and inserts and not M.is_visible() then
+    ask(false)
+  end
+end
+
 function M.start()
   group = vim.api.nvim_create_augroup('suture.builtin', {})
   local function on(events, callback, pattern)

@@ -1,12 +1,15 @@
 --- :Suture and what stands behind it.
 
 local server = require('suture.server')
+local status_of = require('suture.status')
 local switches = require('suture.switches')
 
 local M = {}
 
+local PREFIX = 'suture: '
+
 local function say(text, level)
-  vim.notify('suture: ' .. text, level or vim.log.levels.INFO)
+  vim.notify(PREFIX .. text, level or vim.log.levels.INFO)
 end
 
 --- The client of the current buffer, else any; tells where there is none.
@@ -23,6 +26,16 @@ local function name_of(language)
   return language and ('suggestions in ' .. language) or 'suggestions'
 end
 
+--- Whether Neovim knows a filetype: it has files for it, or a buffer is of it.
+local function is_filetype(name)
+  if vim.list_contains(vim.fn.getcompletion('', 'filetype'), name) then
+    return true
+  end
+  return vim.iter(vim.api.nvim_list_bufs()):any(function(bufnr)
+    return vim.bo[bufnr].filetype == name
+  end)
+end
+
 local function switch(language, wanted)
   local client = client_here()
   if client then
@@ -30,7 +43,11 @@ local function switch(language, wanted)
       if is_on == nil then
         return say('it does not answer', vim.log.levels.WARN)
       end
-      say(('%s are %s'):format(name_of(language), is_on and 'on' or 'off'))
+      local text = ('%s are %s'):format(name_of(language), is_on and 'on' or 'off')
+      if language and not is_filetype(language) then
+        return say(text .. '; Neovim knows no such filetype', vim.log.levels.WARN)
+      end
+      say(text)
     end)
   end
 end
@@ -75,26 +92,42 @@ end
 
 local function snooze(minutes)
   local given = minutes and tonumber(minutes)
-  if minutes and not given then
+  -- NaN is no number from 0 on either, and infinity is none that could be sent.
+  if minutes and not (given and given >= 0 and given < math.huge) then
     return say(('`%s` is no number of minutes'):format(minutes), vim.log.levels.ERROR)
   end
   local client = client_here()
   if client then
     switches.snooze(client, given, function(is_for)
       if is_for then
-        say(is_for > 0 and ('quiet for %d min'):format(is_for) or 'no longer quiet')
+        say(is_for > 0 and ('quiet for %g min'):format(is_for) or 'no longer quiet')
       end
     end)
   end
 end
 
+--- As much of a text as there is room for without a prompt to press Enter.
+local function one_line(text)
+  local n_cells = math.max(1, vim.v.echospace - #PREFIX)
+  if vim.fn.strdisplaywidth(text) <= n_cells then
+    return text
+  end
+  return vim.fn.printf('%.' .. n_cells - 1 .. 'S', text) .. '…'
+end
+
+--- How it does, in one line.
 local function status()
   local report = require('suture').report()
   if not report then
     return say('it does not know this buffer; `:checkhealth suture`')
   end
-  local text = require('suture').status()
-  say(report.message ~= '' and text .. ' (' .. report.message .. ')' or text)
+  local word, message = status_of.word(report) or 'ready', report.message:gsub('%s+', ' ')
+  if message == '' or message == word then
+    return say(one_line(word))
+  end
+  local text = ('%s (%s)'):format(word, message)
+  local is_whole = one_line(text) == text
+  say(is_whole and text or one_line(('%s; `:Suture why` (%s)'):format(word, message)))
 end
 
 --- What the shared server has said, else what Neovim noted of the language server.
@@ -144,17 +177,27 @@ local COMMANDS = {
 }
 
 local LANGUAGES = { toggle = true, enable = true, disable = true }
+-- What may stand behind a command.
+local USAGE = {
+  toggle = ' [language]',
+  enable = ' [language]',
+  disable = ' [language]',
+  snooze = ' [minutes]',
+}
 
 ---@param arguments string[]
 function M.run(arguments)
-  local command = COMMANDS[arguments[1] or 'status']
-  if command then
+  local name = arguments[1] or 'status'
+  local command, usage = COMMANDS[name], USAGE[name] or ''
+  if command and #arguments > (usage == '' and 1 or 2) then
+    say(('usage: `:Suture %s%s`'):format(name, usage), vim.log.levels.ERROR)
+  elseif command then
     command(arguments[2])
   else
     local names = vim.tbl_keys(COMMANDS)
     table.sort(names)
     local known = table.concat(names, ', ')
-    say(('no command `%s`; there are %s'):format(arguments[1], known), vim.log.levels.ERROR)
+    say(('no command `%s`; there are %s'):format(name, known), vim.log.levels.ERROR)
   end
 end
 

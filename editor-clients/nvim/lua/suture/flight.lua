@@ -150,6 +150,13 @@ function M.ask(place, is_by_hand, take)
   return true
 end
 
+--- Whether an answer is on its way to a place.
+---@param place suture.Place
+function M.is_asked(place)
+  local flight = flights[place.bufnr]
+  return flight ~= nil and M.is_same(flight.place, place)
+end
+
 --- End what is in flight in a buffer; all who wait for it are told.
 ---@param bufnr integer
 function M.cancel(bufnr)

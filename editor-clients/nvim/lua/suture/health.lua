@@ -21,6 +21,18 @@ local OTHER_VARIABLES = {
   ['vim-tabby'] = 'loaded_tabby',
 }
 
+-- What to do about a status, by its reason, else by its kind.
+local ADVICE = {
+  AUTH = 'set `server.apiKeyFile`, see `:help suture-options`',
+  BUSY = 'wait, or type on: it is asked again',
+  DISABLED = '`:Suture enable`, or `:Suture snooze 0`; `:help suture-commands`',
+  EXCLUDED = 'see `exclude` in `:help suture-options`',
+  NO_FIM = 'serve a model that was trained to fill in: `suture models` lists some',
+  Error = '`:Suture log`, `:Suture restart`',
+  Inactive = 'see `:help suture-nothing`',
+  Warning = 'see `:help suture-options`',
+}
+
 local function check_neovim()
   local version = tostring(vim.version())
   if vim.fn.has('nvim-0.10') == 0 then
@@ -144,6 +156,20 @@ local function check_server(told)
   end
 end
 
+local function check_status(told)
+  local reason = type(told.reason) == 'string' and told.reason or ''
+  local text = vim.trim(('status: %s %s %s'):format(told.kind, reason, told.message or ''))
+  text = text:gsub('%s+', ' ')
+  local advice = ADVICE[reason] or ADVICE[told.kind]
+  if told.kind == 'Error' then
+    vim.health.error(text, advice)
+  elseif told.kind == 'Normal' then
+    vim.health.ok(text)
+  else
+    vim.health.warn(text, advice)
+  end
+end
+
 local function check_client()
   local clients = server.clients()
   if #clients == 0 then
@@ -161,9 +187,7 @@ local function check_client()
     if type(told) ~= 'table' then
       vim.health.error('it does not answer', '`:Suture restart`')
     else
-      local reason = type(told.reason) == 'string' and told.reason .. ' ' or ''
-      local text = ('status: %s %s%s'):format(told.kind, reason, told.message or '')
-      vim.health[told.kind == 'Error' and 'error' or 'ok'](vim.trim(text))
+      check_status(told)
       check_server(told)
     end
   end

@@ -69,7 +69,11 @@ function M.setup(given)
   watch_buffers()
   local front = M.front()
   front.start(options)
-  server.configure(options, front.attached, switches.restore)
+  server.configure(options, {
+    ready = front.attached,
+    resumed = front.resumed,
+    begun = switches.restore,
+  })
 end
 
 --- Begin with what is set, unless `setup` was called.

@@ -173,6 +173,17 @@ function M.attached(bufnr)
   end)
 end
 
+--- The server answers again: what it did not answer is asked once more.
+---@param bufnr integer
+function M.resumed(bufnr)
+  if typing and typing.bufnr == bufnr and not typing.shown then
+    if not flight.is_asked(typing.asked or flight.here()) then
+      typing.asked = nil
+      changed()
+    end
+  end
+end
+
 --- Whether there is something to accept at the cursor, as the text is now (I2).
 ---@return boolean
 function M.is_visible()

@@ -98,8 +98,14 @@ local function is_url(value)
   return true
 end
 
-local is_key = function(value)
-  return value == false or type(value) == 'string' or 'expected a key such as "<Tab>", or false'
+local function is_key(value)
+  if value == false then
+    return true
+  end
+  local is_named = type(value) == 'string' and value ~= ''
+  -- A name that Neovim does not know stays as it is written.
+  local is_known = is_named and not vim.keycode((value:gsub('<[lL][tT]>', ''))):find('<%a')
+  return is_known or 'expected a key such as "<Tab>", or false'
 end
 
 -- What is a table here is a section.

@@ -27,8 +27,16 @@ local is_missing, has_told_of_death = false, false
 -- Of each root, by its path, how its processes did. Those that have none share one.
 ---@type table<string, suture.Root>
 local roots = {}
--- Of each buffer its client, and what to do once it has one, and with each client that is new.
-local clients, on_ready, on_new = {}, function(_) end, function(_) end
+-- Of each buffer its client.
+local clients = {}
+
+---@class suture.Told what to do when something happens
+---@field ready fun(bufnr: integer) the server got to know a buffer
+---@field resumed fun(bufnr: integer) the buffer's server answers again, after it did not
+---@field begun fun(client: vim.lsp.Client) a client may be asked for the first time
+
+---@type suture.Told
+local on
 
 ---@class suture.Process
 ---@field root suture.Root
@@ -172,6 +180,14 @@ local function ended(process, code, signal)
   end)
 end
 
+--- Whoever types waits for what was not answered.
+local function resumed(client_id)
+  local bufnr = vim.api.nvim_get_current_buf()
+  if clients[bufnr] == client_id then
+    on.resumed(bufnr)
+  end
+end
+
 local function config_for(process, root_dir)
   local capabilities = vim.tbl_deep_extend('force', vim.lsp.protocol.make_client_capabilities(), {
     general = { positionEncodings = { 'utf-8', 'utf-16', 'utf-32' } },
@@ -191,8 +207,8 @@ local function config_for(process, root_dir)
     settings = { suture = section },
     handlers = {
       ['suture/status'] = function(_, told, context)
-        if started[context.client_id] then
-          status.told(context.client_id, told)
+        if started[context.client_id] and status.told(context.client_id, told) then
+          resumed(context.client_id)
         end
       end,
     },
@@ -203,11 +219,11 @@ local function config_for(process, root_dir)
           vim.lsp.buf_detach_client(attached, client.id)
         end
       end
-      on_new(client)
+      on.begun(client)
     end,
     on_attach = function(client, attached)
       clients[attached] = client.id
-      on_ready(attached)
+      on.ready(attached)
     end,
   }
 end
@@ -384,11 +400,10 @@ end
 
 --- Put options in force, in processes that run, too.
 ---@param wanted suture.Options
----@param ready fun(bufnr: integer) called for each buffer that the server got to know
----@param begun fun(client: vim.lsp.Client) called for each client, once it may be asked
-function M.configure(wanted, ready, begun)
+---@param told suture.Told
+function M.configure(wanted, told)
   local is_other = options ~= nil and not vim.deep_equal(options.cmd, wanted.cmd)
-  options, on_ready, on_new = wanted, ready, begun
+  options, on = wanted, told
   is_missing = false
   if is_other then
     return M.restart()

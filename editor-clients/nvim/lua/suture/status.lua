@@ -26,6 +26,9 @@ local WORDS = {
   UNREACHABLE = 'no server',
 }
 
+-- Reasons for which nothing was answered, wherever it was asked.
+local GONE = { LOADING = true, UNREACHABLE = true }
+
 local STARTING = {
   kind = 'Normal',
   busy = true,
@@ -41,10 +44,12 @@ local function tell()
   vim.cmd.redrawstatus({ bang = true })
 end
 
---- A client told how it does.
+--- A client told how it does; whether there is a server again that does answer.
 ---@param client_id integer
 ---@param status table
+---@return boolean
 function M.told(client_id, status)
+  local before = of_clients[client_id]
   of_clients[client_id] = {
     kind = status.kind,
     busy = status.busy == true,
@@ -53,6 +58,8 @@ function M.told(client_id, status)
   }
   own = nil
   tell()
+  local is_gone = GONE[status.reason] or status.kind == 'Error'
+  return before ~= nil and GONE[before.reason] == true and not is_gone
 end
 
 --- What this plugin says for as long as no client does; nil takes it back.
@@ -77,6 +84,17 @@ function M.of(client_id)
   return of_clients[client_id] or STARTING
 end
 
+--- What holds it up, in a few words; nil where nothing does.
+---@param status suture.Status
+---@return string?
+function M.word(status)
+  local word = status.reason and (WORDS[status.reason] or status.reason:lower())
+  if not word and status.kind ~= 'Normal' then
+    word = status.message
+  end
+  return word
+end
+
 --- A few letters for a statusline.
 ---@param status suture.Status?
 ---@return string
@@ -84,10 +102,7 @@ function M.short(status)
   if not status then
     return ''
   end
-  local word = status.reason and (WORDS[status.reason] or status.reason:lower())
-  if not word and status.kind ~= 'Normal' then
-    word = status.message
-  end
+  local word = M.word(status)
   return word and 'suture: ' .. word or 'suture'
 end
 
