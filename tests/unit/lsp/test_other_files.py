@@ -536,19 +536,21 @@ def test_c8_a_document_that_changes_all_the_time_keeps_no_other_from_its_list(
 
     async def edit() -> None:
         async with editing(tmp_path) as editor:
-            monkeypatch.setattr(OtherFiles, "_has_paused", has_paused)
-            editor.write("shapes.py", SHAPES)
-            editor.open("build.log", "", "log")
-            editor.open("made.py", "")
-            editor.open("main.py", MAIN)
-            editor.ask("main.py", 2)
-            for n in range(200):
-                editor.edit("build.log", f"line {n}\n")
-                editor.edit("made.py", f"line_{n} = 1\n")
-                await asyncio.sleep(0.01)
-            assert "shapes.py" in editor.names("main.py")
-            # And none of its changes is one that the server reads at once.
-            assert 2 <= len(editor.server.given) < 9
+            # Undone before what it stands over is.
+            with monkeypatch.context() as patch:
+                patch.setattr(OtherFiles, "_has_paused", has_paused)
+                editor.write("shapes.py", SHAPES)
+                editor.open("build.log", "", "log")
+                editor.open("made.py", "")
+                editor.open("main.py", MAIN)
+                editor.ask("main.py", 2)
+                for n in range(200):
+                    editor.edit("build.log", f"line {n}\n")
+                    editor.edit("made.py", f"line_{n} = 1\n")
+                    await asyncio.sleep(0.01)
+                assert "shapes.py" in editor.names("main.py")
+                # And none of its changes is one that the server reads at once.
+                assert 2 <= len(editor.server.given) < 9
 
     run(edit())
 
