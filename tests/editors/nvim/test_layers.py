@@ -218,7 +218,9 @@ def test_a_source_is_answered_though_its_menu_has_opened_or_one_typed_on(
     completer.may_go_on.clear()
     try:
         editor.type("def add")
-        editor.until(lambda: bool(completer.requests) and completer.requests[-1].prefix[-1] == "d")
+        editor.until(
+            lambda: bool(completer.requests) and completer.requests[-1].prefix.endswith("d")
+        )
         editor.lua("_G.answer = nil;" + ENTRIES[menu])
         # Another source has rows already.
         editor.lua(OPEN_MENU)

@@ -358,11 +358,12 @@ def test_a_language_that_is_set_later_is_told(session: Session) -> None:
 
 
 def test_filetypes_that_are_off_are_not_sent(session: Session) -> None:
-    n_requests = len(session.completer.requests)
     editor = session.open("", name="a.md", filetypes={"markdown": False})
     editor.type("def add", ms_a_key=5)
     time.sleep(0.2)
-    assert editor.preview == "def add" and len(session.completer.requests) == n_requests
+    # Others may come still, of what was typed before.
+    asked = [one.path or "" for one in session.completer.requests]
+    assert editor.preview == "def add" and not [path for path in asked if path.endswith(".md")]
     assert editor.lua("return #vim.lsp.get_clients({ bufnr = 0 })") == 0
     editor.nvim.command("let b:suture_enabled = v:false")
 
