@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import shutil
 import sys
 import time
@@ -12,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 _BESIDE = Path(sys.executable).with_name("nvim")
 NVIM = str(_BESIDE) if _BESIDE.exists() else shutil.which("nvim")
@@ -68,13 +69,16 @@ class Editor:
 def editing(folder: Path, plugin: str, ghosts: str, commands: Sequence[str]) -> Iterator[Editor]:
     """An editor in `folder`, with nobody's settings and one plugin, that ran `commands` first."""
     pynvim: Any = importlib.import_module("pynvim")
-    homes = dict.fromkeys(f"XDG_{name}_HOME" for name in ("CACHE", "CONFIG", "DATA", "STATE"))
-    os.environ |= {name: str(folder) for name in homes} | {"no_proxy": "127.0.0.1"}
+    homes = [f"XDG_{name}_HOME" for name in ("CACHE", "CONFIG", "DATA", "STATE")]
     before = [f"set rtp+={plugin}", f"cd {folder}", *commands]
     given = [argument for command in before for argument in ("--cmd", command)]
-    nvim = pynvim.attach(
-        "child", argv=[str(NVIM), "--headless", "--embed", "--clean", "-n", *given]
-    )
+    with pytest.MonkeyPatch.context() as patch:  # for the child, which takes no other way
+        for name in homes:
+            patch.setenv(name, str(folder))
+        patch.setenv("no_proxy", "127.0.0.1")
+        nvim = pynvim.attach(
+            "child", argv=[str(NVIM), "--headless", "--embed", "--clean", "-n", *given]
+        )
     try:
         nvim.ui_attach(160, 40)
         yield Editor(nvim, ghosts)
