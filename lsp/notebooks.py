@@ -9,12 +9,12 @@ N2  The cursor's line, its version and what is accepted there are those of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from suture.lsp.documents import MAX_AFTER, MAX_BEFORE, Cursor, Documents
-from suture.lsp.sync import CHANGE, CLOSE, OPEN, apply_event
+from suture.lsp.sync import CHANGE, CLOSE, OPEN, apply_event, read_object
 
 NOTEBOOK_OPEN, NOTEBOOK_CHANGE, NOTEBOOK_CLOSE = (
     f"notebookDocument/did{event}" for event in ("Open", "Change", "Close")
@@ -36,17 +36,17 @@ class Notebooks:
 
     def apply(self, method: str, params: Any) -> list[Event]:
         """Take what a client told of a notebook; what happened to its cells."""
-        params = _object(params)
-        uri = _object(params.get("notebookDocument")).get("uri")
+        params = read_object(params)
+        uri = read_object(params.get("notebookDocument")).get("uri")
         if not isinstance(uri, str):
             return []
         if method == NOTEBOOK_OPEN:
-            self._cells[uri] = _cells(_object(params.get("notebookDocument")).get("cells"))
+            self._cells[uri] = _cells(read_object(params.get("notebookDocument")).get("cells"))
             return list(self._tell(OPEN, params.get("cellTextDocuments")))
         if method == NOTEBOOK_CLOSE:
             self._cells.pop(uri, None)
             return list(self._tell(CLOSE, params.get("cellTextDocuments")))
-        return self._change(uri, _object(_object(params.get("change")).get("cells")))
+        return self._change(uri, read_object(read_object(params.get("change")).get("cells")))
 
     def around(self, cursor: Cursor) -> Cursor:
         """A cursor in a cell with the text of the other cells around it (N2)."""
@@ -60,9 +60,9 @@ class Notebooks:
         suffix = cursor.suffix.rstrip("\r\n") if below else cursor.suffix
         return replace(cursor, prefix=prefix, suffix="\n\n".join([suffix, *below]))
 
-    def _change(self, uri: str, cells: dict[str, Any]) -> list[Event]:
-        structure = _object(cells.get("structure"))
-        if array := _object(structure.get("array")):
+    def _change(self, uri: str, cells: Mapping[str, Any]) -> list[Event]:
+        structure = read_object(cells.get("structure"))
+        if array := read_object(structure.get("array")):
             known = self._cells.setdefault(uri, [])
             start, n_deleted = (_uint(array.get(name)) for name in ("start", "deleteCount"))
             known[start : start + n_deleted] = _cells(array.get("cells"))
@@ -70,7 +70,7 @@ class Notebooks:
             *self._tell(OPEN, structure.get("didOpen")),
             *self._tell(CLOSE, structure.get("didClose")),
         ]
-        for one in map(_object, _list(cells.get("textContent"))):
+        for one in map(read_object, _list(cells.get("textContent"))):
             params = {
                 "textDocument": one.get("document"),
                 "contentChanges": one.get("changes"),
@@ -101,16 +101,12 @@ class Notebooks:
 
 
 def _cells(raw: Any) -> list[tuple[str, bool]]:
-    told = map(_object, _list(raw))
+    told = map(read_object, _list(raw))
     return [
         (cell["document"], cell.get("kind") == _CODE)
         for cell in told
         if isinstance(cell.get("document"), str)
     ]
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -17,7 +17,7 @@ EVENTS = frozenset({OPEN, CHANGE, CLOSE})
 
 def apply_event(documents: Documents, method: str, params: Any) -> str | None:
     """Tell `documents` of an event; the URI that it is about, None where it has none."""
-    about = _object(_object(params).get("textDocument"))
+    about = read_object(read_object(params).get("textDocument"))
     uri = about.get("uri")
     if not isinstance(uri, str):
         return None
@@ -25,7 +25,7 @@ def apply_event(documents: Documents, method: str, params: Any) -> str | None:
     if method == OPEN:
         documents.open(uri, _str(about.get("languageId")), version, _str(about.get("text")))
     elif method == CHANGE:
-        changes = _object(params).get("contentChanges")
+        changes = read_object(params).get("contentChanges")
         told = map(_change, changes if isinstance(changes, list) else [])
         documents.change(uri, version, [change for change in told if change is not None])
     else:
@@ -35,12 +35,12 @@ def apply_event(documents: Documents, method: str, params: Any) -> str | None:
 
 def read_position(raw: Any) -> Position:
     """A position; what is no number is 0."""
-    place = _object(raw)
+    place = read_object(raw)
     return Position(_int(place.get("line")) or 0, _int(place.get("character")) or 0)
 
 
 def _change(raw: Any) -> Change | None:
-    change = _object(raw)
+    change = read_object(raw)
     text = change.get("text")
     if not isinstance(text, str):
         return None
@@ -49,8 +49,9 @@ def _change(raw: Any) -> Change | None:
     return Change(text, read_position(place.get("start")), read_position(place.get("end")))
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+def read_object(value: Any) -> Mapping[str, Any]:
+    """The object that a client sent, or an empty one in the place of anything else."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _str(value: Any) -> str:

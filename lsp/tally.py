@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from suture.lsp.positions import index_of
+from suture.lsp.sync import read_object
 
 Json = Mapping[str, Any]
 Event = Literal["shown", "accepted", "partly_accepted", "rejected"]
@@ -100,7 +101,7 @@ class Tally:
         item = params.get("item")
         mark = _mark_of(item)
         if mark is None:
-            uri = _object(params.get("textDocument")).get("uri")
+            uri = read_object(params.get("textDocument")).get("uri")
             number = self._last.get(uri, 0) if isinstance(uri, str) else 0
             mark = self._known[number].last if number in self._known else None
         if mark is None or (known := self._known.get(mark.number)) is None:
@@ -142,7 +143,7 @@ class Tally:
     def _accept_part(self, known: _Known, mark: Mark, item: Any, length: Any) -> None:
         if not isinstance(length, int) or isinstance(length, bool) or length <= 0:
             return
-        text = _object(item).get("insertText")
+        text = read_object(item).get("insertText")
         if isinstance(text, str):
             # Counted from the beginning of the item.
             n_accepted = n_characters(text[: index_of(text, length, "utf-16")]) - mark.n_typed
@@ -179,15 +180,11 @@ def n_characters(text: str) -> int:
 
 def _mark_of(item: Any) -> Mark | None:
     """The mark that an item bears, in the arguments of its command."""
-    arguments = _object(_object(item).get("command")).get("arguments")
+    arguments = read_object(read_object(item).get("command")).get("arguments")
     return _read(arguments[0]) if isinstance(arguments, list) and arguments else None
 
 
 def _read(raw: Any) -> Mark | None:
-    values = [_object(raw).get(name) for name in ("number", "start", "typed")]
+    values = [read_object(raw).get(name) for name in ("number", "start", "typed")]
     numbers = [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
     return Mark(*numbers) if len(numbers) == len(values) and min(numbers) >= 0 else None
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, Mapping) else {}
