@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import collections
 from dataclasses import dataclass, replace
+from typing import Any
 
 from suture.server.engine.job import Job
 from suture.server.errors import SutureError
@@ -52,7 +53,7 @@ class Answer:
         self._is_far = is_far
         self._rest = rest
         self._over_closers: OverClosers | None = None
-        self.jobs: tuple[Job, ...] = ()
+        self.jobs: tuple[Job[Any], ...] = ()
         self.text = ""
         self.result: CompletionResult | None = None
         self._has_failed = False

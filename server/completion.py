@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Generic, Literal
+
+from typing_extensions import TypeVar
 
 from suture.healing import (
     BoundaryError,
@@ -34,12 +36,12 @@ from suture.server.codec import Codec, Specials
 from suture.server.counters import EncodeCounters, RequestCounters
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.drafts import DraftIndex
-from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.output import special_tokens, stop_strings
 from suture.server.decoding.text_stream import TextStream, byte_stream, window_stream
 from suture.server.encoding import Encoding, EncodingThread
-from suture.server.engine.job import Job
+from suture.server.engine.job import Job, Work
 from suture.server.engine.protocol import Engine
-from suture.server.engine.scheduler import Scheduler
 from suture.server.errors import Excluded, InvalidRequest, SutureError, Unavailable
 from suture.server.explanation import (
     MAX_TOKENS,
@@ -65,16 +67,19 @@ from suture.server.request import (
     FinishReason,
     SamplingParams,
 )
+from suture.server.runner import Model, Runner
 from suture.server.sessions import Sessions
 from suture.server.shaping.line_ends import lf_only
 from suture.server.timed_text import TimedText
+
+W = TypeVar("W", bound=Work, default=Generation)
 
 PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """What planning needs to know of the engine's model.
+    """A model that an engine of ours has loaded (`runner.Model`).
 
     `coverings` are None where nothing is exact: its memory cannot branch, or no bytes be healed.
     `defaults` are what "auto" stands for if the model was calibrated, None: its family's.
@@ -87,21 +92,41 @@ class LoadedModel:
     coverings: Coverings | None = None
     defaults: LayoutDefaults | None = None
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.engine.vocabulary
 
-class Completions:
-    """Completes requests on one scheduler; used from one event loop.
+    def check(self, request: CompletionRequest) -> None:
+        _check_grammar(request, self.engine)
+
+    def generation(
+        self,
+        request: CompletionRequest,
+        plan: PromptPlan,
+        text: TextStream,
+        known: DraftIndex | None = None,
+    ) -> Generation:
+        engine = self.engine
+        return Generation(request, plan, engine.vocabulary, text, engine, known, self.coverings)
+
+    def observed(self, observe: Callable[[Posterior], None]) -> LoadedModel:
+        return replace(self, coverings=self.coverings and self.coverings.observed(observe))
+
+
+class Completions(Generic[W]):
+    """Completes requests with what one runner runs; used from one event loop.
 
     `pause_s` without a request is a pause, in which the anchor may move.
     """
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        runner: Runner[W],
         encoding: Encoding | None = None,
         pause_s: float = PAUSE_S,
     ) -> None:
         self.counters = RequestCounters()
-        self._scheduler = scheduler
+        self._runner = runner
         self._encoding = encoding or EncodingThread()
         self._transducers = TransducerCache()
         self._anchors = Anchors()
@@ -114,7 +139,7 @@ class Completions:
         self._is_closed = False
 
     async def complete(
-        self, request: CompletionRequest, model: LoadedModel
+        self, request: CompletionRequest, model: Model[W]
     ) -> AsyncGenerator[CompletionChunk, None]:
         """The text, chunk by chunk; a candidate's last has its result. Closing it cancels.
 
@@ -145,7 +170,7 @@ class Completions:
                 for chunk in self._overtaken(request):
                     yield chunk
                 return
-            self._scheduler.submit(*answer.jobs)
+            self._runner.submit(*answer.jobs)
         except BaseException:
             self._sessions.retract(session, seq)
             raise
@@ -154,7 +179,7 @@ class Completions:
             async for chunk in heard:
                 yield chunk
 
-    async def explain(self, request: CompletionRequest, model: LoadedModel) -> Explanation:
+    async def explain(self, request: CompletionRequest, model: Model[W]) -> Explanation:
         """What becomes of a request, and why. Cancelling ends it.
 
         Each method runs as a short request of its own, one after the other, so that an explanation
@@ -164,18 +189,18 @@ class Completions:
             raise Excluded()
         tracing = Tracing()
 
-        def plan(encode: Encode) -> _Tries:
+        def plan(encode: Encode) -> _Tries[W]:
             return self._tries(request, model, tracing, encode)
 
-        self._scheduler.check_room(self._n_preparing)
+        self._runner.check_room(self._n_preparing)
         self._n_preparing += 1
         try:
             tries = await self._encoding.run(plan, model.codec.encoder)
         finally:
             self._n_preparing -= 1
-        outcomes: dict[Generation, Tried] = {}
+        outcomes: dict[W, Tried] = {}
         for generation in dict.fromkeys(tries.generations.values()):
-            text, result = await self._run_alone(generation, self._scheduler.submit)
+            text, result = await self._run_alone(generation, self._runner.submit)
             if result.finish == "cancelled":
                 raise Unavailable("the explanation was cancelled")
             outcomes[generation] = Tried(generation.plan, text, result)
@@ -185,11 +210,11 @@ class Completions:
             tracing.covers,
             tries.typed_ids,
             tries.stable_pending,
-            model.engine.vocabulary,
+            model.vocabulary,
             model.codec.heals,
         )
 
-    async def tokenize(self, text: str, specials: Specials, model: LoadedModel) -> Sequence[int]:
+    async def tokenize(self, text: str, specials: Specials, model: Model[W]) -> Sequence[int]:
         """The token ids of a text by itself. Cancelling leaves the others alone."""
         if not text:
             return ()
@@ -199,7 +224,7 @@ class Completions:
         )
 
     async def _run_alone(
-        self, generation: Generation, submit: Callable[[Job], None]
+        self, generation: W, submit: Callable[[Job[W]], None]
     ) -> tuple[str, CompletionResult]:
         """The text and result of a generation that nobody else listens to; `submit` begins it."""
         told: asyncio.Queue[Item] = asyncio.Queue()
@@ -213,28 +238,26 @@ class Completions:
                 text += chunk.text
                 result = chunk.result
         finally:
-            self._scheduler.cancel(job, "cancelled")
+            self._runner.cancel(job, "cancelled")
         assert result is not None
         return text, result
 
     def _tries(
-        self, request: CompletionRequest, model: LoadedModel, tracing: Tracing, encode: Encode
-    ) -> _Tries:
+        self, request: CompletionRequest, model: Model[W], tracing: Tracing, encode: Encode
+    ) -> _Tries[W]:
         """A generation for each method, one for those whose prompts and healing are the same."""
-        vocabulary, coverings = model.engine.vocabulary, model.coverings
-        traced = coverings and coverings.observed(partial(tracing.observe, vocabulary))
-        _check_grammar(request, model.engine)
-        generations: dict[MethodName, Generation] = {}
-        alike: dict[object, Generation] = {}
+        vocabulary = model.vocabulary
+        traced = model.observed(partial(tracing.observe, vocabulary))
+        model.check(request)
+        generations: dict[MethodName, W] = {}
+        alike: dict[object, W] = {}
         for name, trial in trials(request).items():
             plan = self._plan(trial, model, self._anchors, encode)
             plan = replace(plan, max_tokens=min(plan.max_tokens, MAX_TOKENS))
             key = plan.kept_ids, plan.pending, plan.level
             if key not in alike:
                 text = self._text_stream(trial, plan, model)
-                alike[key] = Generation(
-                    trial, plan, vocabulary, text, model.engine, coverings=traced
-                )
+                alike[key] = traced.generation(trial, plan, text)
             generations[name] = alike[key]
         window = generations["exact"].plan.windows.prefix
         encoding = text_encoding(encode, vocabulary, model.family)
@@ -245,7 +268,7 @@ class Completions:
     async def _listen(
         self,
         request: CompletionRequest,
-        model: LoadedModel,
+        model: Model[W],
         answer: Answer,
         items: asyncio.Queue[Item],
     ) -> AsyncGenerator[CompletionChunk, None]:
@@ -263,7 +286,7 @@ class Completions:
                 self._cancel(answer, "cancelled")
                 self._sessions.leave(request.session, answer)
 
-    def _begin_pause(self, request: CompletionRequest, model: LoadedModel, answer: Answer) -> None:
+    def _begin_pause(self, request: CompletionRequest, model: Model[W], answer: Answer) -> None:
         """Have the anchor move, if it is to, once nobody has asked for anything in a while."""
         if answer.is_far_at(request):
             self._end_pause()
@@ -274,7 +297,7 @@ class Completions:
             self._in_pause.cancel()
             self._in_pause = None
 
-    async def _move_anchor(self, request: CompletionRequest, model: LoadedModel) -> None:
+    async def _move_anchor(self, request: CompletionRequest, model: Model[W]) -> None:
         """Read the prompt with an anchor at the cursor's line, unless another request comes."""
         await asyncio.sleep(self._pause_s)
         if self._is_closed:
@@ -282,7 +305,7 @@ class Completions:
         anchors = Anchors(self._anchors.sent, self._anchors.warmed)
         encoder = model.codec.encoder
 
-        def plan(encode: Encode) -> Generation:
+        def plan(encode: Encode) -> W:
             prompt = replace(
                 request,
                 n=1,
@@ -293,11 +316,11 @@ class Completions:
             )
             planned = replace(self._plan(prompt, model, anchors, encode), max_tokens=0)
             text = self._text_stream(prompt, planned, model)
-            return Generation(prompt, planned, model.engine.vocabulary, text)
+            return model.generation(prompt, planned, text)
 
         with suppress(SutureError):
             generation = await self._encoding.run(plan, encoder)
-            _, result = await self._run_alone(generation, self._scheduler.submit_spare)
+            _, result = await self._run_alone(generation, self._runner.submit_spare)
             if result.finish == "length":
                 await self._encoding.run(lambda _: self._anchors.adopt(anchors), encoder)
 
@@ -326,23 +349,23 @@ class Completions:
 
     def _cancel(self, answer: Answer, reason: FinishReason) -> None:
         for job in answer.jobs:
-            self._scheduler.cancel(job, reason)
+            self._runner.cancel(job, reason)
 
-    async def _prepare(self, request: CompletionRequest, model: LoadedModel) -> list[Generation]:
+    async def _prepare(self, request: CompletionRequest, model: Model[W]) -> list[W]:
         """A planned generation for each candidate.
 
         None where a newer request has come meanwhile. A full queue is noticed before any work is
         done for them.
         """
-        if request.n > self._scheduler.capacity:
-            message = f'"n" must be at most {self._scheduler.capacity}, all that may run and wait'
+        if request.n > self._runner.capacity:
+            message = f'"n" must be at most {self._runner.capacity}, all that may run and wait'
             raise InvalidRequest(message, "n")
-        self._scheduler.check_room(self._n_preparing + request.n - 1)
+        self._runner.check_room(self._n_preparing + request.n - 1)
         self._n_preparing += request.n
         asked = time.perf_counter()
         recalled = self._answers.recall(request)
 
-        def plan(encode: Encode) -> tuple[list[Generation], float, float]:
+        def plan(encode: Encode) -> tuple[list[W], float, float]:
             began = time.perf_counter()
             if not self._sessions.is_newest(request.session, request.seq):
                 return [], began, began
@@ -358,44 +381,41 @@ class Completions:
         return generations
 
     def _generations(
-        self, request: CompletionRequest, model: LoadedModel, recalled: Recalled, encode: Encode
-    ) -> list[Generation]:
+        self, request: CompletionRequest, model: Model[W], recalled: Recalled, encode: Encode
+    ) -> list[W]:
         """Plan the prompt and build what the loops need; one thread at a time."""
         plan = self._plan(request, model, self._anchors, encode)
-        _check_grammar(request, model.engine)
+        model.check(request)
         return [
-            Generation(
+            model.generation(
                 candidate,
                 plan,
-                model.engine.vocabulary,
-                TimedText(self._text_stream(request, plan, model), self._scheduler.counters),
-                model.engine,
+                TimedText(self._text_stream(request, plan, model), self._runner.counters),
                 _known(plan, recalled, encode) if request.n == 1 else DraftIndex(),
-                model.coverings,
             )
             for candidate in _candidates(request)
         ]
 
     def _plan(
-        self, request: CompletionRequest, model: LoadedModel, anchors: Anchors, encode: Encode
+        self, request: CompletionRequest, model: Model[W], anchors: Anchors, encode: Encode
     ) -> PromptPlan:
         if not model.codec.heals:
             request = replace(request, healing="off")
-        vocabulary, defaults = model.engine.vocabulary, model.defaults
+        vocabulary, defaults = model.vocabulary, model.defaults
         return plan_prompt(
             request, vocabulary, model.family, encode, model.budget, anchors, defaults
         )
 
     def _text_stream(
-        self, request: CompletionRequest, plan: PromptPlan, model: LoadedModel
+        self, request: CompletionRequest, plan: PromptPlan, model: Model[W]
     ) -> TextStream:
         stops, special = stop_strings(request, plan), special_tokens(request)
-        vocabulary, windows = model.engine.vocabulary, model.codec.windows
+        vocabulary, windows = model.vocabulary, model.codec.windows
         if windows is None:
             return byte_stream(request, plan, self._transducers.get(vocabulary, stops, special))
         return window_stream(request, plan, vocabulary, windows[special], stops)
 
-    def _answer(self, request: CompletionRequest, generations: list[Generation]) -> Answer:
+    def _answer(self, request: CompletionRequest, generations: list[W]) -> Answer:
         """An answer on the running event loop, with the jobs that its chunks come from."""
         outbox = self._outbox_here()
         # All candidates have one plan.
@@ -443,10 +463,10 @@ class Tracing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tries:
+class _Tries(Generic[W]):
     """What an explanation runs, by method, the one asked for first, and what the text says."""
 
-    generations: dict[MethodName, Generation]
+    generations: dict[MethodName, W]
     typed_ids: Sequence[int]
     stable_pending: bytes | None
 

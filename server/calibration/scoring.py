@@ -40,7 +40,8 @@ from suture.server.calibration.holes import Hole
 from suture.server.calibration.rows import Ids, Rows
 from suture.server.calibration.variants import Variant, variants_of
 from suture.server.completion import LoadedModel
-from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.output import special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.errors import ModelError
 from suture.server.prompt.plan import PromptPlan, plan_prompt

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -25,9 +24,9 @@ from suture.server.decoding.candidates import Logits
 from suture.server.decoding.covering import Covering, Coverings, Drawn
 from suture.server.decoding.drafts import MAX_DRAFT, DraftIndex, DraftWidth
 from suture.server.decoding.grammar import GrammarState, Language
+from suture.server.decoding.output import Made, Output, banned_ids
 from suture.server.decoding.repetition import Breakers, sequence_breakers
 from suture.server.decoding.sampling import Sampler, log_probability
-from suture.server.decoding.score_log import ScoreLog
 from suture.server.decoding.scores import score_of, score_under
 from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
@@ -37,30 +36,17 @@ from suture.server.prompt.text_encoding import text_encoding
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
-    CompletionResult,
     DraftReport,
     FinishReason,
     HealingLevel,
     HealingReport,
-    PromptReport,
-    Reason,
     ScoredToken,
-    StreamReport,
 )
-from suture.server.shaping.guessing import named_or_guessed
-from suture.server.shaping.line_ends import lf_only
-from suture.server.shaping.shaper import Shaper
-from suture.server.shaping.surroundings import Surroundings
 
 # Some healed token fits at once, almost always.
 _MAX_HEALED_DRAWS = 64
 # Asking costs some 100 us a token, and masking the row 20 ms.
 _MAX_ASKED = 32
-_REASONS: dict[FinishReason, Reason] = {
-    "deadline": "DEADLINE",
-    "superseded": "SUPERSEDED",
-    "cancelled": "CANCELLED",
-}
 
 
 class Generation:
@@ -89,33 +75,23 @@ class Generation:
         self._vocabulary = vocabulary
         self._tokens = list(plan.kept_ids)
         self._healer = TokenHealer(vocabulary, plan.pending)
-        self._stop_texts = _stop_texts(request, plan, vocabulary)
-        self._stop_ids = _stop_ids(request, plan, vocabulary).union(self._stop_texts)
-        banned_ids = _banned_ids(request, vocabulary, self._stop_ids)
+        self._output = Output(request, plan, vocabulary, text_stream)
+        banned = banned_ids(request, vocabulary, self._output.stop_ids)
         breakers = _breakers(request, vocabulary, language)
-        self._sampler = Sampler(request.sampling, banned_ids, breakers)
+        self._sampler = Sampler(request.sampling, banned, breakers)
         self._language = language
         self._grammar: GrammarState | None = None
         self._covering: Covering | None = None
         self._level: HealingLevel = "none"
         if plan.level == "exact" and coverings is not None and plan.max_tokens > 0:
-            ends = frozenset(vocabulary.silent_ids).difference(banned_ids)
+            ends = frozenset(vocabulary.silent_ids).difference(banned)
             self._covering = coverings.of(plan, ends)
-        self._detokenizer = text_stream
         self._healing_logprob = 0.0
         self._log_evidence: float | None = None
-        # Nothing is scored where nobody asks: it is about a millisecond a token.
-        self._scores = ScoreLog() if _wants_scores(request) else None
         self._logprob_before = 0.0
         self._healing_nodes = 0
         self._tv_bound = 0.0
-        self._n_generated = 0
         self._n_reused = 0
-        self._stop_match: str | None = None
-        self._shaper = _shaper(request, plan)
-        self._has_sent = False
-        self._unsent_text: list[str] = []
-        self._unsent_ids: list[int] = []
         self._known = DraftIndex(plan.kept_ids) if known is None else known
         self._draft: tuple[int, ...] = ()
         self._n_matched = 0
@@ -148,7 +124,7 @@ class Generation:
 
     @property
     def n_generated(self) -> int:
-        return self._n_generated
+        return self._output.n_generated
 
     def reuse(self, n_tokens: int) -> None:
         """Note that the first `n_tokens` of the prompt were in the KV cache already."""
@@ -190,7 +166,7 @@ class Generation:
         if self._covering is not None:
             chunk = self._feed_covers(rows, self._covering)
             self._covering = None
-            return chunk if self.finished else self._chunk_if_due()
+            return chunk if self.finished else self._output.chunk_if_due()
         draft, n_accepted = self._draft, 0
         chunk = self._feed_row(rows[0])
         for drafted, row in zip(draft, rows[1:], strict=True):
@@ -203,13 +179,13 @@ class Generation:
         self.kept -= self.n_rejected
         if self._width is not None and draft:
             self._width.observe_draft(self._n_matched, len(draft), n_accepted)
-        return chunk if self.finished else self._chunk_if_due()
+        return chunk if self.finished else self._output.chunk_if_due()
 
     def _propose(self) -> tuple[tuple[int, ...], int]:
         """A draft of what comes next, as wide as pays, and how many tokens matched before it."""
         if self._width is None or not self._healer.done:
             return (), 0
-        n_most = min(MAX_DRAFT, self._plan.max_tokens - self._n_generated - 1)
+        n_most = min(MAX_DRAFT, self._plan.max_tokens - self.n_generated - 1)
         draft, n_matched = self._known.propose(max(n_most, 0))
         return draft[: self._width.best(n_matched, len(draft))], n_matched
 
@@ -218,7 +194,7 @@ class Generation:
         self.kept = covering.root
         self._healing_nodes = covering.n_evaluated
         # What spells given-back bytes is not new, and so is no end (H4).
-        banned = self._stop_ids if self._is_early else ()
+        banned = self._output.stop_ids if self._output.is_early else ()
         for drawn in covering.draws(rows, self._sampler, self._tokens, banned):
             token_id = self._token_of(drawn, covering)
             if token_id is not None:
@@ -246,7 +222,7 @@ class Generation:
             self._level, self._tv_bound = covering.level, covering.tv_bound
             self._healing_logprob = drawn.logprob
         score = None
-        if self._scores is not None:
+        if self._output.wants_scores:
             score = covering.score(drawn, token_id, self._n_top)
             self._log_evidence = None if covering.is_clean else covering.log_evidence
         self._healer = TokenHealer(self._vocabulary, b"")
@@ -265,7 +241,7 @@ class Generation:
             return self.finish("length")
         was_healing = not self._healer.done
         # Drawing changes the row.
-        raw = None if self._scores is None else row.copy()
+        raw = row.copy() if self._output.wants_scores else None
         token_id = self._draw(row)
         if token_id is None:
             return None if was_healing else self.finish("eos")
@@ -276,36 +252,24 @@ class Generation:
     def _feed_token(
         self, token_id: int, is_new: bool, score: ScoredToken | None = None
     ) -> CompletionChunk | None:
-        """Accept a drawn token; the last chunk if it ends the text."""
-        if is_new and token_id in self._stop_ids and not self._is_early:
-            return self._stop_at(token_id, score)
-        self._n_generated += is_new
-        self._accept(token_id, score)
-        if self._shaper.is_over:
-            return self.finish("stop")
-        if self._detokenizer.stopped:
-            return self.finish("stop")
-        if self._n_generated >= self._plan.max_tokens:
-            return self.finish("length")
-        return None
+        """Go on with a drawn token; the last chunk if it ends the text."""
+        if not self._output.ends_at(token_id, is_new):
+            self._remember(token_id)
+        reason = self._output.take(token_id, is_new, score)
+        return None if reason is None else self.finish(reason)
 
     def finish(self, reason: FinishReason) -> CompletionChunk:
         """End now: the last chunk, with everything held back that is still text."""
         self.finished = True
         self.close()
-        if self._request.detokenize:
-            self._release(self._detokenizer.flush())
-            if self._ends_line and _is_line_of_its_own(self._plan):
-                self._release("\n")
-            self._insert(self._shaper.flush())
-        if self._shaper.has_rejoined and reason in ("stop", "length", "eos"):
-            reason = "suffix"
-        elif self._shaper.is_over and reason in ("stop", "length", "eos"):
-            reason = "stop"
-        elif self._detokenizer.stopped and reason in ("stop", "length", "eos"):
-            # The window path may find a stop string only when no more tokens come.
-            reason = "eos" if self._has_ended_itself else "stop"
-        return self._take_chunk(self._result(reason))
+        made = Made(
+            healing=self._healing_report(),
+            n_reused=self._n_reused,
+            n_evaluated=len(self._plan.kept_ids) - self._n_reused,
+            draft=DraftReport(self._n_proposed, self._n_accepted),
+            seed=self._sampler.seed,
+        )
+        return self._output.end(reason, made)
 
     def close(self) -> None:
         """Free what the engine lent; `finish` does so too."""
@@ -325,7 +289,7 @@ class Generation:
 
     def _draw_new(self, row: Logits, history: Sequence[int]) -> int | None:
         """A token behind `history`, all of which is said; None where nothing may come."""
-        self._sampler.adjust(row, self._stop_ids if self._is_early else ())
+        self._sampler.adjust(row, self._output.stop_ids if self._output.is_early else ())
         if row.max() == -np.inf:
             return None
         token_id = self._sampler.pick(row, history=history)
@@ -430,7 +394,7 @@ class Generation:
 
     def _new_grammar(self, gbnf: str) -> GrammarState:
         # One that has text is for the grammar to judge, as every text.
-        ends = frozenset(i for i in self._stop_ids if not self._vocabulary.bytes_of(i))
+        ends = frozenset(i for i in self._output.stop_ids if not self._vocabulary.bytes_of(i))
         grammar = GrammarState(_needed(self._language), gbnf, ends, self._inner_encoding())
         if self._request.grammar_scope == "prefill":
             _accept_prefill(grammar, self._plan.windows.prefix.text)
@@ -441,28 +405,14 @@ class Generation:
         encode = _needed(self._language).encode
         return text_encoding(encode, self._vocabulary, self._plan).inner
 
-    @property
-    def _is_early(self) -> bool:
-        return self._n_generated < self._request.min_tokens
+    def _accept(self, token_id: int) -> None:
+        """Go on with a token that says again what was given back."""
+        self._remember(token_id)
+        self._output.say(token_id)
 
-    def _accept(self, token_id: int, score: ScoredToken | None = None) -> None:
+    def _remember(self, token_id: int) -> None:
         self._tokens.append(token_id)
         self._known.extend((token_id,))
-        self._unsent_ids.append(token_id)
-        if score is not None:
-            self._note(score)
-        if self._request.detokenize:
-            self._release(self._detokenizer.feed(token_id))
-
-    def _note(self, score: ScoredToken) -> None:
-        """Remember the score of a token that is about to be made text of."""
-        assert self._scores is not None
-        if not self._request.detokenize:
-            self._scores.add_without_text(score)
-            return
-        start = self._scores.n_said + self._detokenizer.held_chars
-        self._scores.add(score, start)
-        self._shaper.note(start, score.logprob)
 
     def _is_new(self, token_id: int) -> bool:
         """Whether the token says more than the given-back bytes; moves the healer on (H4)."""
@@ -470,126 +420,6 @@ class Generation:
             return True
         n_again = self._healer.consume(token_id)
         return n_again < len(self._vocabulary.bytes_of(token_id))
-
-    def _stop_at(self, token_id: int, score: ScoredToken | None) -> CompletionChunk:
-        self._n_generated += 1
-        self._unsent_ids.append(token_id)
-        if token_id in self._stop_texts:
-            return self._stop_at_text(self._stop_texts[token_id])
-        if token_id not in self._request.stop_token_ids:
-            return self.finish("eos")
-        if self._request.include_stop and self._request.detokenize:
-            if score is not None:
-                self._note(score)
-            self._release(self._detokenizer.feed(token_id))
-        return self.finish("stop")
-
-    def _stop_at_text(self, text: str) -> CompletionChunk:
-        """End at a special token whose text is a stop string; as bytes it would never show."""
-        self._stop_match = text
-        self._release(self._detokenizer.flush())
-        if self._request.include_stop:
-            self._release(text)
-        return self.finish("stop")
-
-    def _release(self, text: str) -> None:
-        if self._scores is not None:
-            self._scores.say(text)
-        self._insert(self._shaper.feed(text))
-
-    def _insert(self, insertion: str) -> None:
-        if insertion:
-            self._unsent_text.append(insertion)
-            if self._scores is not None:
-                self._scores.leave(insertion)
-
-    def _chunk_if_due(self) -> CompletionChunk | None:
-        if self._request.detokenize and not self._unsent_text:
-            return None
-        due = len(self._unsent_ids) >= self._request.stream_interval
-        return self._take_chunk() if due or not self._has_sent else None
-
-    def _take_chunk(self, result: CompletionResult | None = None) -> CompletionChunk:
-        text = "".join(self._unsent_text)
-        self._has_sent = self._has_sent or bool(self._unsent_ids)
-        are_wanted = self._scores is not None and self._request.n_probs is not None
-        scores = self._scores.take() if self._scores is not None and are_wanted else ()
-        chunk = CompletionChunk(text, tuple(self._unsent_ids), result, scores=scores)
-        self._unsent_text.clear()
-        self._unsent_ids.clear()
-        return chunk
-
-    def _result(self, finish: FinishReason) -> CompletionResult:
-        return CompletionResult(
-            finish=finish,
-            reason=self._reason(finish),
-            stop_match=None if self._shaper.is_over else self._stopped_at,
-            completion_tokens=self._n_generated,
-            seed=self._sampler.seed,
-            healing=self._healing_report(),
-            prompt=PromptReport(
-                tokens=len(self._plan.kept_ids),
-                reused=self._n_reused,
-                evaluated=len(self._plan.kept_ids) - self._n_reused,
-                layout=self._plan.layout,
-                truncated=self._plan.truncated,
-                excluded=self._plan.n_excluded,
-            ),
-            draft=DraftReport(self._n_proposed, self._n_accepted),
-            stream=StreamReport(self._detokenizer.held_steps, self._detokenizer.held_max_bytes),
-            edit=self._shaper.edit,
-            rules=self._rules,
-            confidence=self._confidence,
-        )
-
-    @property
-    def _confidence(self) -> float | None:
-        if self._shaper.unsure_of_all is not None:
-            return self._shaper.unsure_of_all
-        return None if self._scores is None else self._scores.confidence
-
-    @property
-    def _rules(self) -> tuple[str, ...]:
-        """The rules that changed the text, that of the shape "line" included."""
-        return (*(("line",) if self._ends_line else ()), *self._shaper.rules)
-
-    @property
-    def _ends_line(self) -> bool:
-        """Whether it is the shape "line" that ends the text."""
-        if self._request.shape != "line" or self._detokenizer.stop_match != "\n":
-            return False
-        return self._asked_for("\n") is None
-
-    @property
-    def _stopped_at(self) -> str | None:
-        return self._stop_match or self._asked_for(self._detokenizer.stop_match)
-
-    def _asked_for(self, stop_match: str | None) -> str | None:
-        """The request's own spelling of a stop string; one that shape added is nobody's."""
-        if stop_match is None:
-            return None
-        asked = zip(stop_strings(self._request, self._plan), self._request.stop, strict=False)
-        return next((stop for watched, stop in asked if watched == stop_match), None)
-
-    @property
-    def _has_ended_itself(self) -> bool:
-        """Whether the text stopped where this family goes on to another file: nobody asked."""
-        match = self._detokenizer.stop_match
-        return match in self._plan.stop_strings and self._asked_for(match) is None
-
-    def _reason(self, finish: FinishReason) -> Reason | None:
-        if finish == "deadline" and len(self._tokens) == len(self._plan.kept_ids):
-            return "BUDGET"  # for the prompt; what was read of it is in the cache
-        if finish in _REASONS:
-            return _REASONS[finish]
-        if self._shaper.unsure_of_all is not None:
-            return "LOW_CONFIDENCE"
-        if finish == "suffix" and self._shaper.has_only_rejoined:
-            return "DUPLICATE_SUFFIX"
-        if finish == "length" and self._plan.max_tokens and not self._n_generated:
-            return "BUDGET"  # the context is full of the prompt and of given-back bytes
-        says_nothing = self._request.detokenize and self._shaper.says_nothing
-        return "EMPTY" if says_nothing and self._plan.max_tokens > 0 else None
 
     def _healing_report(self) -> HealingReport:
         return HealingReport(
@@ -619,96 +449,12 @@ def _accept_prefill(grammar: GrammarState, text: str) -> None:
         raise InvalidRequest(message, "grammar_scope")
 
 
-def _shaper(request: CompletionRequest, plan: PromptPlan) -> Shaper:
-    """What shapes the text."""
-    prefix, suffix = plan.windows.prefix, plan.windows.suffix
-    leaves_out, language = _leaves_out(request), request.language
-    if leaves_out and request.shape != "raw":
-        language = named_or_guessed(language, request.path, prefix.text, suffix.text)
-    around = Surroundings(
-        prefix.text,
-        suffix.text,
-        prefix.truncated,
-        suffix.truncated,
-        plan.rest,
-        plan.windows.line_end,
-        request.prefix.endswith("\r") and request.suffix.startswith("\n"),
-        request.path,
-        language,
-    )
-    return Shaper(
-        around,
-        request.prefix,
-        request.shape,
-        leaves_out=leaves_out,
-        min_confidence=request.min_confidence,
-    )
-
-
-def _is_line_of_its_own(plan: PromptPlan) -> bool:
-    """Whether a line goes in before one that is there: it needs its line end, or would be glued."""
-    before = plan.windows.prefix.text.rpartition("\n")[2]
-    behind = (plan.rest + plan.windows.suffix.text).partition("\n")[0]
-    return not before.strip(" \t") and bool(behind.strip(" \t"))
-
-
-def _wants_scores(request: CompletionRequest) -> bool:
-    """Whether tokens are to be scored: for the client, or to rank or to leave out."""
-    # What is left whole is so also where the server has a least confidence for all.
-    leaves_out = request.min_confidence > 0.0 and _leaves_out(request)
-    return request.n_probs is not None or request.n > 1 or leaves_out
-
-
-def _leaves_out(request: CompletionRequest) -> bool:
-    """Whether anything is left out of the text: not where more than one completion is wanted.
-
-    Nor left to right, unless a shape is asked for: there is no file then, only a text.
-    """
-    is_code = request.shape != "raw" and (request.infill or request.shape != "auto")
-    wants_more = request.ignore_eos or request.min_tokens > 0 or request.grammar is not None
-    return is_code and request.detokenize and not wants_more
-
-
 def _behind(score: ScoredToken, logprob: float) -> ScoredToken:
     """The score with what stands before it and has no entry of its own."""
     if not logprob:
         return score
     top = tuple(replace(one, logprob=one.logprob + logprob) for one in score.top)
     return replace(score, logprob=score.logprob + logprob, top=top)
-
-
-def stop_strings(request: CompletionRequest, plan: PromptPlan) -> tuple[str, ...]:
-    """The stop strings that a request's transducer must watch for, their line ends LF."""
-    if not request.detokenize:
-        return ()
-    stops = request.stop
-    if plan.windows.line_end != "\n":
-        # The model is shown LF, and so says LF, where the document and its client have others.
-        stops = tuple(map(lf_only, stops))
-    ends = () if request.ignore_eos else plan.stop_strings
-    return (*stops, *ends, "\n") if request.shape == "line" else (*stops, *ends)
-
-
-def special_tokens(request: CompletionRequest) -> Literal["skip", "show"]:
-    """What a request's transducer must make of special tokens."""
-    return "skip" if request.skip_special_tokens else "show"
-
-
-def _stop_texts(
-    request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
-) -> dict[int, str]:
-    """Special tokens whose own text is a stop string, where the text never shows them."""
-    if special_tokens(request) == "show":
-        return {}
-    ids = ((vocabulary.special_id(stop), stop) for stop in stop_strings(request, plan))
-    return {i: stop for i, stop in ids if i is not None and not vocabulary.bytes_of(i)}
-
-
-def _stop_ids(
-    request: CompletionRequest, plan: PromptPlan, vocabulary: Vocabulary
-) -> frozenset[int]:
-    ends = frozenset[int]() if request.ignore_eos else vocabulary.eog_ids | plan.stop_ids
-    return ends | frozenset(request.stop_token_ids)
 
 
 def _breakers(
@@ -725,17 +471,3 @@ def _needed(language: Language | None) -> Language:
     if language is None:
         raise ValueError("grammars and DRY need the language of an engine")
     return language
-
-
-def _banned_ids(
-    request: CompletionRequest, vocabulary: Vocabulary, stop_ids: frozenset[int]
-) -> list[int]:
-    """Rows that must never be drawn (V1): they mean nothing, or would be a sentinel in the text.
-
-    A control token that ends the text may be drawn, and any other only where the caller wants
-    to see special tokens. With `ignore_eos` the ends are banned as well.
-    """
-    shown = frozenset[int]() if request.skip_special_tokens else vocabulary.control_ids
-    if request.ignore_eos:
-        shown -= vocabulary.eog_ids
-    return [i for i in vocabulary.silent_ids if i not in stop_ids and i not in shown]

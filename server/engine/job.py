@@ -1,24 +1,54 @@
-"""A generation on its way through the queue and the engine, and its clock."""
+"""A text on its way through the queue and the engine, and its clock."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from typing import Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from suture.server.counters import Phase
 from suture.server.decoding.generation import Generation
 from suture.server.errors import EngineError, SutureError
 from suture.server.logs import without_values
-from suture.server.request import CompletionChunk, FinishReason, Timings
+from suture.server.prompt.plan import PromptPlan
+from suture.server.request import CompletionChunk, CompletionRequest, FinishReason, Timings
 
 Emit = Callable[[CompletionChunk | SutureError], None]
 
 _log = logging.getLogger("suture.engine")
 
 
-class Job:
-    """What the scheduler is given: a generation, and who is told of it.
+class Work(Protocol):
+    """One text being made, by an engine of ours (`Generation`) or by another's."""
+
+    finished: bool
+
+    @property
+    def request(self) -> CompletionRequest: ...
+
+    @property
+    def plan(self) -> PromptPlan: ...
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    @property
+    def n_generated(self) -> int: ...
+
+    def finish(self, reason: FinishReason) -> CompletionChunk: ...
+
+
+W = TypeVar("W", bound=Work, default=Generation)
+
+
+class Job(Generic[W]):
+    """What a runner is given: a generation, and who is told of it.
 
     `emit` gets each chunk, and an error if one ends the job; it is called on the engine's
     thread, or on the thread that cancels a job which has not begun. `prompt_deadline_ms` counts
@@ -29,7 +59,7 @@ class Job:
 
     def __init__(
         self,
-        generation: Generation,
+        generation: W,
         emit: Emit,
         deadline_ms: int | None = None,
         prompt_deadline_ms: int | None = None,

@@ -12,7 +12,8 @@ from support.extended_vocabularies import CODELLAMA, MISTRAL, extended
 from support.tiny_models import tiny_model
 from support.vocabularies import pulled
 from suture.healing import TokenTransducer
-from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.output import special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.llama import LlamaEngine
 from suture.server.prompt.budget import PromptBudget

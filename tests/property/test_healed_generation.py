@@ -21,7 +21,8 @@ from support.vocab import byte_level
 from suture.healing import CanonicalPairs, TokenTransducer, log_softmax_row, reference
 from suture.server.decoding import covering
 from suture.server.decoding.covering import Coverings
-from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.output import special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.abort import AbortFlag
 from suture.server.engine.job import Job

@@ -9,7 +9,8 @@ from suture.healing import CanonicalPairs, Decoding, Encode, TokenKind, TokenTra
 from suture.server.codec import Choice, Codec, DetokenizerName, Encoder
 from suture.server.decoding.covering import Coverings
 from suture.server.decoding.drafts import DraftIndex
-from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.output import special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream, window_stream
 from suture.server.engine.protocol import Engine
 from suture.server.prompt.budget import PromptBudget

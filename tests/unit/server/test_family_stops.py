@@ -9,7 +9,8 @@ import pytest
 from support.driving import whole
 from support.toy import toy_budget, toy_encode, toy_vocabulary
 from suture.healing import TokenTransducer
-from suture.server.decoding.generation import Generation, special_tokens, stop_strings
+from suture.server.decoding.generation import Generation
+from suture.server.decoding.output import special_tokens, stop_strings
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.scripted import ScriptedEngine, speaking_model
 from suture.server.prompt.plan import plan_prompt

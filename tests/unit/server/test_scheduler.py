@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -304,11 +303,11 @@ def test_zero_tokens_only_warm_the_cache(start: Start) -> None:
 
 
 def test_a_context_that_fills_up_ends_the_text() -> None:
-    engine = ScriptedEngine(VOCABULARY, toy_encode, random_model(VOCABULARY.n_vocab), n_ctx=96)
-    running = Running(engine)
-    request = CompletionRequest("def x", max_tokens=10, ignore_eos=True)
-    generation = toy_generation(request, engine)
-    generation._plan = replace(generation._plan, max_tokens=1000)  # more than there is room for
+    model = random_model(VOCABULARY.n_vocab)
+    running = Running(ScriptedEngine(VOCABULARY, toy_encode, model, n_ctx=96))
+    larger = ScriptedEngine(VOCABULARY, toy_encode, model, n_ctx=2048)
+    request = CompletionRequest("def x", max_tokens=1000, ignore_eos=True)
+    generation = toy_generation(request, larger)  # may take more than there is room for
     answers: queue.Queue[object] = queue.Queue()
     running.scheduler.submit(Job(generation, answers.put))
     _, result = collect(answers)

@@ -1,0 +1,1 @@
+"""Inference servers of others as engines: vLLM, llama-server, SGLang, TGI, any OpenAI server."""
