@@ -13,6 +13,7 @@ from suture.healing.covers import ROOT, Cover, CoverTree, LeftOut, cover_tree
 from suture.healing.detokenizer import Detokenizer, Snapshot
 from suture.healing.gguf import GgufError, GgufHeader, read_header, read_metadata
 from suture.healing.healer import Constraint, HealingError, TokenHealer, coverable
+from suture.healing.hygiene import CleanEnd, NotSaidAgain, SaidAgain, structural_end, word_end
 from suture.healing.posterior import Group, Posterior, log_softmax_row
 from suture.healing.stops import OnStop
 from suture.healing.tiktoken_encoding import (
@@ -40,6 +41,7 @@ __all__ = [
     "Boundary",
     "BoundaryError",
     "CanonicalPairs",
+    "CleanEnd",
     "Constraint",
     "Cover",
     "CoverTree",
@@ -54,8 +56,10 @@ __all__ = [
     "HealingError",
     "LeftOut",
     "LoggedToken",
+    "NotSaidAgain",
     "OnStop",
     "Posterior",
+    "SaidAgain",
     "Snapshot",
     "TiktokenTokenizer",
     "TokenHealer",
@@ -80,7 +84,9 @@ __all__ = [
     "read_header",
     "read_metadata",
     "stable_boundary",
+    "structural_end",
     "tokenizer_from_gguf",
     "tokenizer_of",
     "uncut_boundary",
+    "word_end",
 ]

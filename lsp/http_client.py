@@ -23,6 +23,7 @@ import httpx2
 from suture.lsp.shown import Suggestion
 from suture.server.errors import SutureError
 from suture.server.request import Reason
+from suture.server.tls import tls_error
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -340,13 +341,6 @@ async def _exchange(
     if response.status_code == 200:
         return response.content
     raise Unanswered(*_told(response, address))
-
-
-def tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    """The error of TLS that caused another one, if one did."""
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def _told(response: httpx2.Response, address: Address) -> tuple[Reason, str]:

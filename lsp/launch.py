@@ -29,11 +29,11 @@ from pathlib import Path
 import httpx2
 from filelock import FileLock, Timeout
 
-from suture.lsp.http_client import Address, Unanswered, tls_error
+from suture.lsp.http_client import Address, Unanswered
 from suture.lsp.settings import ServerOptions
 from suture.server.errors import SutureError
 from suture.server.settings import Settings, load_settings, read_api_keys
-from suture.server.tls import trust
+from suture.server.tls import tls_error, trust
 from suture.server.version import VERSION
 
 # Starting is a matter of milliseconds; the model is loaded afterwards.

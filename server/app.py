@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from suture.server.counters import ShownCounters
+from suture.server.counters import ShownCounters, TenantCounters
 from suture.server.errors import EngineError, SutureError
 from suture.server.one_model import OneModel
 from suture.server.recent import Recent
@@ -39,6 +39,7 @@ from suture.server.routes.status import MetricsPage, Status
 from suture.server.routes.tabby import Events, ServerSetting, TabbyDialect, TabbyHealth
 from suture.server.settings import Settings
 from suture.server.sse import LINES, encode_json
+from suture.server.tenants import read_tenants
 
 _MESSAGES = {404: "no such route", 405: "this route does not take this method"}
 
@@ -57,9 +58,13 @@ def dialect_of(path: str) -> Dialect:
 def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
     """The application that answers with the models of a pool, or with the one of a completer.
 
-    `settings` are the defaults of requests that say nothing. Raises `SetupError` where the API
-    key file cannot be read.
+    `settings` are the defaults of requests that say nothing. Raises `SetupError` where the files
+    of API keys and tenants cannot be read.
     """
+    tenants = read_tenants(settings)
+    counted = TenantCounters()
+    for tenant in tenants.all:  # so that there are rates from the start
+        counted.requests.update({(tenant.name, "accepted"): 0, (tenant.name, "refused"): 0})
     pool = served if isinstance(served, Pool) else OneModel(served)
     models, loading = Models(pool), ModelLoading(pool)
     recent, shown = Recent(), ShownCounters()
@@ -93,7 +98,7 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
         Route("/openapi.json", Document(dialect_of, OPEN_PATHS).get),
         Route("/docs", DocsPage().get),
         Route("/health", Health(pool, settings).get),
-        Route("/metrics", MetricsPage(pool, shown).get),
+        Route("/metrics", MetricsPage(pool, shown, counted).get),
         Route("/slots", Slots(pool).get),
         Route("/v1/models", models.get),
         # Names may have slashes in them.
@@ -105,7 +110,7 @@ def create_app(served: Pool | Completer, settings: Settings) -> Starlette:
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Access, settings, dialect_of)],
+        middleware=[Middleware(Access, settings, dialect_of, tenants, counted)],
         exception_handlers={
             HTTPException: _http_error,
             SutureError: _error,

@@ -30,6 +30,7 @@ from suture.server.errors import (
 )
 from suture.server.request import Reason
 from suture.server.settings import CHALLENGE
+from suture.server.tls import tls_error
 
 # Answering "who are you" takes a server milliseconds; completing may take as long as it takes.
 PROBE_TIMEOUT_S = 2.0
@@ -116,7 +117,7 @@ class Client:
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise ServerFailure(f"{self.url}: {error}") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            return Stranger(UNTRUSTED) if _is_tls_failure(error) else Absent()
+            return Stranger(UNTRUSTED) if tls_error(error) is not None else Absent()
         except httpx2.HTTPError as error:
             return Stranger(f"a server that does not answer ({type(error).__name__})")
         if status == 401:
@@ -177,14 +178,6 @@ class Client:
         if response.status_code != 200:
             raise _told(response.status_code, response.content, response.headers)
         return response.content
-
-
-def _is_tls_failure(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def parse_events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -99,6 +99,9 @@ class LoadedModel:
     def check(self, request: CompletionRequest) -> None:
         _check_grammar(request, self.engine)
 
+    def fit(self, plan: PromptPlan) -> PromptPlan:
+        return plan
+
     def generation(
         self,
         request: CompletionRequest,
@@ -278,7 +281,7 @@ class Completions(Generic[W]):
                 if chunk.result is not None and answer.listener is items:
                     self._begin_pause(request, model, answer)
                     if request.max_tokens == 0 and chunk.result.finish == "length":
-                        self._anchors.warmed.add(request.extra)
+                        self._anchors.warmed.add(request.extra, request.cache_salt)
                 yield chunk
         finally:
             if answer.listener is items:
@@ -402,8 +405,8 @@ class Completions(Generic[W]):
         if not model.codec.heals:
             request = replace(request, healing="off")
         vocabulary, defaults = model.vocabulary, model.defaults
-        return plan_prompt(
-            request, vocabulary, model.family, encode, model.budget, anchors, defaults
+        return model.fit(
+            plan_prompt(request, vocabulary, model.family, encode, model.budget, anchors, defaults)
         )
 
     def _text_stream(

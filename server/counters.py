@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import collections
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
-from suture.server.request import CompletionResult, FinishReason
+from suture.server.request import CompletionResult, FinishReason, HealingLevel
 
 Phase = Literal["queued", "prompt", "decode"]
 
@@ -187,6 +187,16 @@ class ShownCounters:
     events: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
 
 
+@dataclass(slots=True)
+class TenantCounters:
+    """What the tenants asked for; the event loop counts here.
+
+    `requests` by tenant and by whether they got a place: "accepted", or "refused" for a limit.
+    """
+
+    requests: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
+
+
 @dataclass(frozen=True, slots=True)
 class HeldModel:
     """A model that may be served, and the bytes that it takes or would take; 0: not known."""
@@ -194,6 +204,26 @@ class HeldModel:
     name: str
     is_loaded: bool
     n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBackend:
+    """A server that runs the model, and what was asked of it; `level` None until it was probed.
+
+    `why` says what it lacks, or what its level rests on. `first_event_s` is how long its first
+    events take of late, None before the first.
+    """
+
+    name: str
+    state: str
+    why: str
+    kind: str | None
+    version: str
+    level: HealingLevel | None
+    running: int
+    requests: int
+    failures: Mapping[str, int]
+    first_event_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +238,13 @@ class Measured:
     spare: Counters = field(default_factory=Counters)
     encoding: EncodeCounters = field(default_factory=EncodeCounters)
     shown: ShownCounters = field(default_factory=ShownCounters)
+    tenants: TenantCounters = field(default_factory=TenantCounters)
     running: int = 0
     waiting: int = 0
     preparing: int = 0
     prefill_tokens_per_s: float = 0.0
     models: tuple[HeldModel, ...] = ()
+    backends: tuple[MeasuredBackend, ...] = ()
 
     def summary(self) -> dict[str, object]:
         """The most telling of the numbers, by the names that `/v1/status` has for them."""

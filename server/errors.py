@@ -14,6 +14,7 @@ SutureError
     NoRoom              other models are in use, and there is no room for this one beside them
     ClientBusy          429, too many of this client's do
     Stalled             the engine has work and completes no step
+    Unreachable         no inference server answers that runs the model
     Stopping            the server ends what runs and takes up nothing more
   EngineError           500, the engine failed; other requests go on
 
@@ -118,6 +119,12 @@ class ClientBusy(Unavailable):
 
 class Stalled(Unavailable):
     """The engine has work, and has completed no step of it within the set time."""
+
+
+class Unreachable(Unavailable):
+    """The model is run by other servers, and none of them answers."""
+
+    reason = "UNREACHABLE"
 
 
 class Stopping(Unavailable):

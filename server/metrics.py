@@ -49,8 +49,10 @@ class _Collector(Collector):
         yield from _waits(measured)
         yield from _ends(measured)
         yield from _shown(measured)
+        yield from _tenants(measured)
         yield from _memory(measured)
         yield from _models(measured)
+        yield from _backends(measured)
 
 
 def _llama_server(measured: Measured) -> Iterator[Metric]:
@@ -229,6 +231,15 @@ def _shown(measured: Measured) -> Iterator[Metric]:
     )
 
 
+def _tenants(measured: Measured) -> Iterator[Metric]:
+    yield _counters(
+        "suture_tenant_requests",
+        "Requests by whose key they came with: accepted, or refused for a limit.",
+        ("tenant", "outcome"),
+        {key: n for key, n in dict(measured.tenants.requests).items()},
+    )
+
+
 def _memory(measured: Measured) -> Iterator[Metric]:
     counters = measured.counters
     yield _gauge("suture_kv_cells_free", "Tokens that still fit in the cache.", counters.cells_free)
@@ -255,6 +266,43 @@ def _models(measured: Measured) -> Iterator[Metric]:
         n_bytes.add_metric([model.name], model.n_bytes if model.is_loaded else 0)
     yield loaded
     yield n_bytes
+
+
+def _backends(measured: Measured) -> Iterator[Metric]:
+    """The servers that run the model; none where this process does."""
+    if not measured.backends:
+        return
+    healthy = GaugeMetricFamily(
+        "suture_backend_healthy", "Whether a backend is asked.", labels=["backend"]
+    )
+    running = GaugeMetricFamily(
+        "suture_backend_running", "Requests that a backend has now.", labels=["backend"]
+    )
+    first = GaugeMetricFamily(
+        "suture_backend_first_event_seconds",
+        "How long a backend's first events take of late.",
+        labels=["backend"],
+    )
+    for backend in measured.backends:
+        healthy.add_metric([backend.name], backend.state == "healthy")
+        running.add_metric([backend.name], backend.running)
+        if backend.first_event_s is not None:
+            first.add_metric([backend.name], backend.first_event_s)
+    yield healthy
+    yield running
+    yield first
+    yield _counters(
+        "suture_backend_requests",
+        "Requests to a backend, its probes too.",
+        ("backend",),
+        {(backend.name,): backend.requests for backend in measured.backends},
+    )
+    yield _counters(
+        "suture_backend_failures",
+        "Requests to a backend that failed, by how.",
+        ("backend", "kind"),
+        {(b.name, kind): n for b in measured.backends for kind, n in b.failures.items()},
+    )
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

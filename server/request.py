@@ -116,6 +116,8 @@ class CompletionRequest:
     `n_probs` None asks for no log probabilities, a number for those of the tokens and of so many
     of the likeliest in each one's place. What is less sure than `min_confidence`, a line's
     geometric mean probability, is left out; 0 is off.
+    `tenant` is whose key it came with, `user` who of them asks, as far as is known: they take turns
+    (`fair_queue.py`). Prompts of another `cache_salt` share nothing in a cache with this one's.
     """
 
     prefix: str
@@ -152,6 +154,9 @@ class CompletionRequest:
     n: int = 1
     n_probs: int | None = None
     min_confidence: float = 0.0
+    tenant: str | None = None
+    user: str | None = None
+    cache_salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

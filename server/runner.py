@@ -49,6 +49,10 @@ class Model(Protocol[W_co]):
         """Raise `InvalidRequest` for what its engine cannot do: a grammar that is none, for one."""
         ...
 
+    def fit(self, plan: PromptPlan) -> PromptPlan:
+        """The same prompt, cut where its engine can heal it."""
+        ...
+
     def generation(
         self,
         request: CompletionRequest,

@@ -93,8 +93,10 @@ class Settings(BaseModel):
 
     `ctx` 0 is the model's own context, at most 8192. `threads` 0 is one per physical core.
     `model` is a name of models.txt or a path; None is the first line of models.txt; so is each of
-    `also_serve`. `memory_mb` 0 and `idle_minutes` 0 are no limits. `server` is
-    where `complete` asks; None is this machine's `host` and `port`.
+    `also_serve`. With `engine` "remote" the servers at `engine_url` run the model, which they call
+    `engine_model`, and each is asked for up to `engine_parallel` texts at once; `model` is then a
+    GGUF file or a `tokenizer.json` with its tokenizer. `memory_mb` 0 and `idle_minutes` 0 are no
+    limits. `server` is where `complete` asks; None is this machine's `host` and `port`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -116,6 +118,7 @@ class Settings(BaseModel):
     detokenizer: Literal["auto", "bytes", "window"] = "auto"
     stream_interval: Annotated[int, Field(ge=1, le=1024)] = 1
     api_key_file: UserPath | None = None
+    tenants: UserPath | None = None
     tls_cert: UserPath | None = None
     tls_key: UserPath | None = None
     allow_host: Annotated[tuple[HostName, ...], BeforeValidator(_list)] = ()
@@ -126,6 +129,14 @@ class Settings(BaseModel):
     encode_batch: Annotated[int, Field(ge=1, le=256)] = 1
     encode_wait_ms: Annotated[int, Field(ge=0, le=1000)] = 2
     stall_s: Annotated[int, Field(ge=1, le=86_400)] = 60
+    engine: Literal["llama", "remote"] = "llama"
+    engine_url: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
+    engine_kind: Literal[
+        "auto", "vllm", "vllm-strict", "llama-server", "sglang", "openai", "openai-chat"
+    ] = "auto"
+    engine_model: str | None = None
+    engine_key_file: UserPath | None = None
+    engine_parallel: Annotated[int, Field(ge=1, le=10_000)] = 32
     also_serve: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
     memory_mb: Annotated[int, Field(ge=0, le=10**9)] = 0
     idle_minutes: Annotated[float, Field(ge=0, le=525_600)] = 0.0
@@ -250,14 +261,16 @@ def read_api_keys(settings: Settings, source: str = "--api-key-file") -> tuple[s
 
     `source` is what the user calls the file, for errors.
     """
-    if settings.api_key_file is None:
-        return ()
-    text = _read(settings.api_key_file, source)
-    keys = tuple(line.strip() for line in text.splitlines() if line.strip())
+    return () if settings.api_key_file is None else read_keys(settings.api_key_file, source)
+
+
+def read_keys(path: Path, source: str) -> tuple[str, ...]:
+    """The keys of a file, one a line, of which there is at least one. Raises `SetupError`."""
+    keys = tuple(line.strip() for line in read_text(path, source).splitlines() if line.strip())
     if not keys:
-        raise SetupError(f"{source}: {settings.api_key_file} has no key in it")
+        raise SetupError(f"{source}: {path} has no key in it")
     if not all(key.isascii() and key.isprintable() for key in keys):
-        raise SetupError(f"{source}: {settings.api_key_file}: keys must be printable ASCII")
+        raise SetupError(f"{source}: {path}: keys must be printable ASCII")
     return keys
 
 
@@ -273,12 +286,12 @@ def _from_file(config: Path | None, environ: Mapping[str, str]) -> tuple[Path, d
     if explicit is None and not path.exists():
         return path, {}
     try:
-        values = tomllib.loads(_read(path, "--config"))
+        values = tomllib.loads(read_text(path, "--config"))
     except tomllib.TOMLDecodeError as error:
         raise SetupError(f"{path}: {error}") from None
     for key in values:
         if key not in _KEYS:
-            raise SetupError(f"{path}: unknown key {key!r}{_nearest(key, _KEYS)}")
+            raise SetupError(f"{path}: unknown key {key!r}{nearest(key, _KEYS)}")
     return path, values
 
 
@@ -289,14 +302,15 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
         if not name.startswith(_PREFIX) or name in _NOT_SETTINGS:
             continue
         if name not in names:
-            raise SetupError(f"{name}: unknown setting{_nearest(name, tuple(names))}")
+            raise SetupError(f"{name}: unknown setting{nearest(name, tuple(names))}")
         # An empty variable is how a shell or a service file says "not set".
         if environ[name]:
             values[names[name]] = environ[name]
     return values
 
 
-def _read(path: Path, source: str) -> str:
+def read_text(path: Path, source: str) -> str:
+    """What a file says, which `source` names. Raises `SetupError`."""
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError:
@@ -305,6 +319,7 @@ def _read(path: Path, source: str) -> str:
         raise SetupError(f"{source}: {path}: {error.strerror}") from None
 
 
-def _nearest(name: str, known: tuple[str, ...]) -> str:
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """A name that may have been meant, as the end of a sentence; empty where none is near."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""

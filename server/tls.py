@@ -29,6 +29,13 @@ def trust(url: str, settings: Settings) -> ssl.SSLContext | bool:
         return True
     if settings.tls_cert is not None:
         return _trusting("--tls-cert", file=str(settings.tls_cert))
+    return trust_in_others(url)
+
+
+def trust_in_others(url: str) -> ssl.SSLContext | bool:
+    """The same for a server that is not ours: what we are served with says nothing of it."""
+    if not url.startswith("https://"):
+        return True
     file, folder = named_certificates()
     if file is None and folder is None:
         return True
@@ -41,3 +48,10 @@ def _trusting(source: str, file: str | None, folder: str | None = None) -> ssl.S
     except (OSError, ssl.SSLError) as error:
         # Of a file that has none in it, OpenSSL says what it looked for.
         raise SetupError(f"{source}: {file or folder}: {error.strerror or error}") from None
+
+
+def tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of TLS that caused another one, if one did."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error

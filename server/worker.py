@@ -141,6 +141,7 @@ class _Serving:
         began = time.monotonic()
         told = -TELL_LOADING_S
         while not self._ending.is_set() and self._pool.state() == "loading":
+            self._pool.tend()
             elapsed = time.monotonic() - began
             if self._order.watched and elapsed - told >= TELL_LOADING_S:
                 told = elapsed
@@ -197,8 +198,16 @@ class _Serving:
         last_resort.start()
 
 
-if __name__ == "__main__":
-    # Only here: tests serve other models with this module.
-    from suture.server.local import build_pool
+def _build(settings: Settings) -> ServedPool:
+    # Only here: tests serve other models with this module, and what runs none reads less.
+    if settings.engine == "remote":
+        from suture.server import remote
 
-    sys.exit(main(build_pool))
+        return remote.build_pool(settings)
+    from suture.server import local
+
+    return local.build_pool(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main(_build))

@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tokenizer",
         "detokenizer",
         "api_key_file",
+        "tenants",
         "tls_cert",
         "tls_key",
     )

@@ -23,6 +23,7 @@ _HELP = {
     "detokenizer": ("auto|bytes|window", "what makes text of tokens (default auto)"),
     "stream_interval": ("K", "send text every K tokens (default 1)"),
     "api_key_file": ("FILE", "keys that clients must send one of, one a line"),
+    "tenants": ("FILE", "whose keys are whose, with limits and cache salts, TOML"),
     "tls_cert": ("FILE", "certificate chain, PEM"),
     "tls_key": ("FILE", "its key, PEM"),
     "allow_host": ("HOST", "a Host header to answer to (may be given again)"),
@@ -36,10 +37,16 @@ _HELP = {
     "memory_mb": ("MB", "what loaded models may take together (default 0: no limit)"),
     "idle_minutes": ("M", "unload a model that nobody asked for so long (default 0: never)"),
     "drain_s": ("S", "how long what runs may go on when the server is stopped (default 5)"),
+    "engine": ("llama|remote", "what runs the model: this process, or other servers"),
+    "engine_url": ("URL", "an inference server that runs it (may be given again)"),
+    "engine_kind": ("auto|KIND", "vllm, vllm-strict, llama-server, sglang, openai, openai-chat"),
+    "engine_model": ("NAME", "what those servers call the model (default: their first)"),
+    "engine_key_file": ("FILE", "the API key that they want"),
+    "engine_parallel": ("N", "requests that each of them works on at once (default 32)"),
     "stall_s": ("S", "unready after so many seconds of work without a step (default 60)"),
 }
 
-_LISTS = frozenset({"allow_host", "also_serve"})
+_LISTS = frozenset({"allow_host", "also_serve", "engine_url"})
 
 
 def add_settings(parser: argparse.ArgumentParser, *keys: str) -> None:

@@ -27,8 +27,9 @@ from suture.server.commands.pull import require_llama_cpp, require_pulled, with_
 from suture.server.errors import SetupError, SutureError
 from suture.server.hosts import is_loopback
 from suture.server.service import Notifying, inherited_listener
-from suture.server.settings import Settings, inherited_sockets, notify_socket, read_api_keys
+from suture.server.settings import Settings, inherited_sockets, notify_socket
 from suture.server.supervisor import Display, Plain, Spawn, Supervisor
+from suture.server.tenants import read_tenants, tenant_files
 from suture.server.terminal import StatusLine, has_terminal, takes_a_status_line
 from suture.server.tls import tls_context
 from suture.server.worker_process import Worker, start_worker
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "detokenizer",
         "stream_interval",
         "api_key_file",
+        "tenants",
         "tls_cert",
         "tls_key",
         "allow_host",
@@ -71,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "encode_wait_ms",
         "stall_s",
         "drain_s",
+        "engine",
+        "engine_url",
+        "engine_kind",
+        "engine_model",
+        "engine_key_file",
+        "engine_parallel",
     )
 
 
@@ -84,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     check_tls(settings)
     for file in open_secrets(settings):
         print(f"suture: {file} can be read or changed by others: chmod 600", file=sys.stderr)
-    require_llama_cpp()
+    check_engine(settings)
     with inherited or bind(settings) as listener:
         # Here and not in the worker, so that a download is not started again with it.
         settings = with_model_files(settings)
@@ -133,25 +141,40 @@ def _spawn(
 def _renewed(before: Settings, args: argparse.Namespace) -> Settings:
     """The settings as they are now, for the socket that we have."""
     settings = settings_of(args).model_copy(update={"host": before.host, "port": before.port})
+    check_engine(settings)
     check_exposure(settings)
     check_tls(settings)
     require_pulled(settings)  # whoever waits for a download hears no signal
     return with_model_files(settings)
 
 
+def check_engine(settings: Settings) -> None:
+    """Raise `SetupError` where the model cannot be run as the settings say."""
+    if settings.engine == "llama":
+        if settings.engine_url:
+            raise SetupError("--engine-url goes with --engine remote")
+        require_llama_cpp()
+        return
+    if not settings.engine_url:
+        raise SetupError("--engine remote: give the --engine-url of a server that runs the model")
+    if settings.also_serve:
+        raise SetupError("--also-serve: other servers run one model, --engine remote")
+
+
 def check_exposure(settings: Settings) -> None:
     """Raise `SetupError` where the server would be open to a network by accident."""
-    keys = read_api_keys(settings)
+    keys = read_tenants(settings).keys
     if not is_loopback(settings.host) and not keys and not settings.allow_host:
         raise SetupError(
-            f"--host {settings.host} is open to the network: give --api-key-file, "
-            "or --allow-host for each name that clients use"
+            f"--host {settings.host} is open to the network: give --api-key-file "
+            "or --tenants, or --allow-host for each name that clients use"
         )
 
 
 def open_secrets(settings: Settings) -> list[Path]:
     """Those of the files with keys that not only their owner may read and write."""
     files = [file for file in (settings.api_key_file, settings.tls_key) if file is not None]
+    files += tenant_files(settings)
     return [file for file in files if file.stat().st_mode & _OTHERS]
 
 

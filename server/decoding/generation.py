@@ -32,7 +32,7 @@ from suture.server.decoding.text_stream import TextStream
 from suture.server.engine.tree import TokenTree
 from suture.server.errors import InvalidRequest
 from suture.server.prompt.plan import PromptPlan
-from suture.server.prompt.text_encoding import text_encoding
+from suture.server.prompt.text_encoding import spelled, text_encoding
 from suture.server.request import (
     CompletionChunk,
     CompletionRequest,
@@ -372,25 +372,11 @@ class Generation:
 
         How far that is from the posterior nobody knows (C2).
         """
-        for token_id in self._spelling(self._healer.pending):
+        for token_id in spelled(self._healer.pending, self._inner_encoding(), self._vocabulary):
             self._accept(token_id)
         self._healer = TokenHealer(self._vocabulary, b"")
         self._level, self._healing_logprob, self._tv_bound = "none", 0.0, 1.0
         self._logprob_before = 0.0
-
-    def _spelling(self, pending: bytes) -> Sequence[int]:
-        """Tokens that say the bytes, which may begin or end inside a character."""
-        try:
-            pending.decode()
-        except UnicodeDecodeError:
-            pass  # the tokenizer would make replacement characters of them
-        else:
-            return self._inner_encoding()(pending)
-        token_ids: list[int] = []
-        while n_bytes := self._vocabulary.longest_prefix(pending):
-            token_ids.append(self._vocabulary.ids_of(pending[:n_bytes])[-1])
-            pending = pending[n_bytes:]
-        return token_ids
 
     def _new_grammar(self, gbnf: str) -> GrammarState:
         # One that has text is for the grammar to judge, as every text.

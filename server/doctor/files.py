@@ -14,6 +14,7 @@ from suture.server.commands.serve import check_exposure, check_tls
 from suture.server.doctor.finding import Finding, shell, suture
 from suture.server.errors import SetupError
 from suture.server.settings import Settings, proxy_of_loopback, read_api_keys
+from suture.server.tenants import read_tenants, tenant_files
 
 _OTHERS, _GROUP = stat.S_IRWXO, stat.S_IRWXG
 _SOON_S = 14 * 24 * 3600
@@ -21,10 +22,12 @@ _LOOPBACK = "localhost,127.0.0.1,::1"
 
 
 def files(settings: Settings) -> Iterator[Finding]:
-    """API keys and TLS, as far as the settings name such."""
+    """API keys, tenants and TLS, as far as the settings name such."""
     if settings.api_key_file is not None:
         yield from _keys(settings, settings.api_key_file)
-    else:
+    if settings.tenants is not None:
+        yield from _tenants(settings, settings.tenants)
+    if settings.api_key_file is None and settings.tenants is None:
         yield from _exposure(settings)
     if settings.tls_cert is not None or settings.tls_key is not None:
         yield from _tls(settings)
@@ -50,6 +53,19 @@ def _keys(settings: Settings, path: Path) -> Iterator[Finding]:
         yield Finding("problem", "files", str(error), fix)
         return
     yield from _private(path, f"API keys: {n_keys} in {path}")
+
+
+def _tenants(settings: Settings, path: Path) -> Iterator[Finding]:
+    try:
+        tenants = read_tenants(settings)
+        own = [*tenant_files(settings)]
+    except SetupError as error:
+        yield Finding("problem", "files", str(error), "${EDITOR:-vi} " + shell(path))
+        return
+    text = f"tenants: {len(tenants.all)} with {len(tenants.keys)} keys in {path}"
+    yield from _private(path, text)
+    for file in own[1:]:
+        yield from _private(file, f"tenants: keys in {file}")
 
 
 def _exposure(settings: Settings) -> Iterator[Finding]:

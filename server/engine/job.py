@@ -155,13 +155,18 @@ class Clock:
         self._deadline_since = time.perf_counter()
 
     def past_deadline(self) -> bool:
-        """Whether the time is over that the phase may take: up to the first token, or after it."""
+        """Whether the time is over that the phase may take."""
+        left_s = self.left_s()
+        return left_s is not None and left_s <= 0
+
+    def left_s(self) -> float | None:
+        """Of the time that the phase may take, up to the first token or after it; None: all."""
         limit_ms, since = self._deadline_ms, self._first_token
         if since is None:
             limit_ms, since = self._prompt_deadline_ms, self._submitted
         if self._deadline_since is not None:
             since = max(since, self._deadline_since)
-        return limit_ms is not None and (time.perf_counter() - since) * 1000 >= limit_ms
+        return None if limit_ms is None else since + limit_ms / 1000 - time.perf_counter()
 
     def timings(self) -> Timings:
         now = time.perf_counter()

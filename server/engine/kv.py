@@ -10,6 +10,8 @@ which another order does not give.
 K1  what is reused is token-equal to the beginning of the prompt, and never all of it: the last
     token's row is wanted. What the memory no longer holds is not reused (`Engine.shortest`).
 K3  running sequences are never evicted, idle and saved ones are bounded.
+K4  what is reused was read for a request with the same salt: others could tell by the time that an
+    answer takes what had been asked.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import collections
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from suture.server.engine.protocol import Engine, SavedSequence, SequenceId
 from suture.server.errors import EngineError
@@ -32,6 +35,14 @@ WORTH_KEEPING = 64
 
 _Kept = tuple[int, Sequence[int], int]
 """A sequence or a saved one by its key, its tokens, and the fewest it may be cut back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A sequence outside the cache, and the salt that it was read for."""
+
+    state: SavedSequence
+    salt: str | None
 
 
 class KvCache:
@@ -54,8 +65,10 @@ class KvCache:
         self._running: set[SequenceId] = set()
         # Both oldest first.
         self._idle: collections.OrderedDict[SequenceId, None] = collections.OrderedDict()
-        self._saved: collections.OrderedDict[int, SavedSequence] = collections.OrderedDict()
+        self._saved: collections.OrderedDict[int, _Saved] = collections.OrderedDict()
         self._n_saved = 0
+        # Of those that run and those that are idle.
+        self._salts: dict[SequenceId, str | None] = {}
 
     @property
     def n_running(self) -> int:
@@ -69,19 +82,20 @@ class KvCache:
     def n_saved(self) -> int:
         return len(self._saved)
 
-    def start(self, prompt_ids: Sequence[int]) -> SequenceId:
-        """A sequence for a prompt that holds as much of its beginning as is known.
+    def start(self, prompt_ids: Sequence[int], salt: str | None = None) -> SequenceId:
+        """A sequence for a prompt that holds as much of its beginning as is known under the salt.
 
         Raises `EngineError` where all sequences are running.
         """
         wanted = list(prompt_ids[:-1])
-        source, n_common = self._longest_live(wanted)
-        saved, n_saved = self._longest_saved(wanted)
+        source, n_common = self._longest_live(wanted, salt)
+        saved, n_saved = self._longest_saved(wanted, salt)
         if saved is not None and n_saved >= n_common + self._worth_keeping:
             self._load(saved)
-            source, n_common = self._longest_live(wanted)
+            source, n_common = self._longest_live(wanted, salt)
         sequence = self._begin(source, n_common)
         self._running.add(sequence)
+        self._salts[sequence] = salt
         return sequence
 
     def finish(self, sequence: SequenceId) -> None:
@@ -96,7 +110,7 @@ class KvCache:
     def discard(self, sequence: SequenceId) -> None:
         """The request has failed; nothing of its sequence is kept."""
         self._running.remove(sequence)
-        self._engine.release(sequence)
+        self._release(sequence)
 
     def make_room(self, n_tokens: int) -> bool:
         """Free cells of idle sequences, the oldest first, until so many tokens fit."""
@@ -104,30 +118,35 @@ class KvCache:
             self._evict(next(iter(self._idle)))
         return self._engine.n_free >= n_tokens
 
-    def has_room_for(self, prompt_ids: Sequence[int]) -> bool:
+    def has_room_for(self, prompt_ids: Sequence[int], salt: str | None = None) -> bool:
         """Whether a prompt fits beside those that run, with which it may share its beginning."""
         if self.has_room(len(prompt_ids)):
             return True
-        _, n_shared = self._longest(self._held(self._running), list(prompt_ids[:-1]))
+        _, n_shared = self._longest(self._held(self._running, salt), list(prompt_ids[:-1]))
         return self.has_room(len(prompt_ids) - n_shared)
 
     def has_room(self, n_tokens: int) -> bool:
         """Whether so many tokens would fit if the idle sequences were evicted."""
         return self._engine.n_free + self._n_idle_tokens() >= n_tokens
 
-    def _held(self, sequences: Iterable[SequenceId]) -> Iterator[_Kept]:
+    def _held(self, sequences: Iterable[SequenceId], salt: str | None) -> Iterator[_Kept]:
         engine = self._engine
         for sequence in sequences:
-            yield sequence, engine.tokens(sequence), engine.shortest(sequence)
+            if self._salts[sequence] == salt:
+                yield sequence, engine.tokens(sequence), engine.shortest(sequence)
 
-    def _longest_live(self, wanted: list[int]) -> tuple[SequenceId | None, int]:
+    def _longest_live(self, wanted: list[int], salt: str | None) -> tuple[SequenceId | None, int]:
         """Of the sequences in the cache: idle ones first, the newest of them before all."""
         live = itertools.chain(reversed(self._idle), self._running)
-        found, n_common = self._longest(self._held(live), wanted)
+        found, n_common = self._longest(self._held(live, salt), wanted)
         return (None if found is None else SequenceId(found)), n_common
 
-    def _longest_saved(self, wanted: list[int]) -> tuple[int | None, int]:
-        kept = ((key, saved.tokens, saved.shortest) for key, saved in self._saved.items())
+    def _longest_saved(self, wanted: list[int], salt: str | None) -> tuple[int | None, int]:
+        kept = (
+            (key, saved.state.tokens, saved.state.shortest)
+            for key, saved in self._saved.items()
+            if saved.salt == salt
+        )
         return self._longest(kept, wanted)
 
     def _longest(self, kept: Iterable[_Kept], wanted: list[int]) -> tuple[int | None, int]:
@@ -170,25 +189,31 @@ class KvCache:
         if self._engine.only_here(sequence) >= self._worth_keeping and self._saved_bytes:
             # Where there is no memory for it, it is read again.
             with contextlib.suppress(EngineError, MemoryError):
-                self._saved[self._n_saved] = self._engine.save(sequence)
+                state = self._engine.save(sequence)
+                self._saved[self._n_saved] = _Saved(state, self._salts[sequence])
                 self._n_saved += 1
             while len(self._saved) > MAX_SAVED or self._n_saved_bytes() > self._saved_bytes:
                 self._saved.popitem(last=False)
+        self._release(sequence)
+
+    def _release(self, sequence: SequenceId) -> None:
+        del self._salts[sequence]
         self._engine.release(sequence)
 
     def _load(self, key: int) -> None:
         """Put a saved sequence back among the idle ones, if there is room for it."""
         saved = self._saved[key]
-        n_tokens = len(saved.tokens)
+        n_tokens = len(saved.state.tokens)
         if not self.has_room(n_tokens) or not self.make_room(n_tokens):
             return
         # Making room may have dropped it for a newer one.
         self._saved.pop(key, None)
         with contextlib.suppress(EngineError):
-            self._idle[self._engine.load(saved)] = None
+            sequence = self._engine.load(saved.state)
+            self._idle[sequence], self._salts[sequence] = None, saved.salt
 
     def _n_saved_bytes(self) -> int:
-        return sum(len(saved.state) for saved in self._saved.values())
+        return sum(len(saved.state.state) for saved in self._saved.values())
 
     def _n_idle_tokens(self) -> int:
         return sum(map(self._engine.only_here, self._idle))

@@ -54,6 +54,10 @@ class _Run:
         self._n_trunk = tree.trunk_length()
 
     @property
+    def salt(self) -> str | None:
+        return _salt(self.job)
+
+    @property
     def n_left(self) -> int:
         return len(self.tree) - self.n_done
 
@@ -135,11 +139,11 @@ class Runs:
         """Give a run its sequence; False where those before it must end first."""
         generation = run.job.generation
         is_first = run is self._runs[0]
-        tokens = generation.tokens
-        if not is_first and not self._kv.has_room_for(tokens):
+        tokens, salt = generation.tokens, run.salt
+        if not is_first and not self._kv.has_room_for(tokens, salt):
             return False
         try:
-            run.sequence = self._kv.start(tokens)
+            run.sequence = self._kv.start(tokens, salt)
         except EngineError as error:
             if is_first:
                 self._fail(run, error)
@@ -157,12 +161,14 @@ class Runs:
         return True
 
     def _is_being_read(self, run: _Run) -> bool:
-        """Whether another run is reading what this one's prompt begins with."""
+        """Whether another run is reading what this one's prompt begins with, for it too."""
         if not self._engine.can_branch:
             return False
         prompt_ids = run.job.generation.prompt_ids
         for other in self._runs:
             if other.sequence is None or other.job.clock.phase != "prompt":
+                continue
+            if other.salt != run.salt:
                 continue
             n_read = len(self._engine.tokens(other.sequence))
             n_common = common_length(other.job.generation.prompt_ids, prompt_ids)
@@ -408,14 +414,21 @@ class _Superseded:
         wanted = (
             len(chunk)
             for job, before, chunk in self._parts
-            if job.end_early == "superseded" and self._is_wanted(before, chunk)
+            if job.end_early == "superseded" and self._is_wanted(_salt(job), before, chunk)
         )
         return sum(wanted)
 
-    def _is_wanted(self, before: tuple[int, ...], chunk: TokenTree) -> bool:
+    def _is_wanted(self, salt: str | None, before: tuple[int, ...], chunk: TokenTree) -> bool:
         jobs = self._waiting()
         if not jobs:
             return True
         read = [*before, *chunk.tokens]
-        n_known = max(common_length(job.generation.prompt_ids, read) for job in jobs)
-        return n_known > len(before)
+        shared = (
+            common_length(job.generation.prompt_ids, read) for job in jobs if _salt(job) == salt
+        )
+        return max(shared, default=0) > len(before)
+
+
+def _salt(job: Job) -> str | None:
+    """What others must have too, to share what is read for the job."""
+    return job.generation.request.cache_salt

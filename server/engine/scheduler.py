@@ -1,12 +1,12 @@
 """One model on the engine's thread: it is loaded there, runs jobs side by side, and is freed.
 
-Up to `parallel` jobs run at once (`runs.py`), and the others wait in their order. What nobody
-waits for is spare work: it runs while there is nothing else to do, and ends when there is.
+Up to `parallel` jobs run at once (`runs.py`), and the others wait, until their tenants and users
+have their turns (`fair_queue.py`). What nobody waits for is spare work: it runs while there is
+nothing else to do, and ends when there is.
 """
 
 from __future__ import annotations
 
-import collections
 import logging
 import time
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from suture.server.engine.protocol import Engine
 from suture.server.engine.runs import PREFILL_CHUNK, PREFILL_SLICE, Runs
 from suture.server.engine.thread import Demand, EngineThread
 from suture.server.errors import EngineError, Loading, QueueFull, SutureError
+from suture.server.fair_queue import FairQueue
 from suture.server.logs import without_values
 from suture.server.request import FinishReason
 
@@ -47,7 +48,7 @@ class Scheduler:
         self._make_engine = make_engine
         self._queue_size = queue_size
         self._parallel = parallel
-        self._waiting: collections.deque[Job] = collections.deque()
+        self._waiting: FairQueue[Job] = FairQueue()
         self._running: list[Job] = []
         self._spare: Job | None = None
         self._n_submitted = 0
@@ -68,7 +69,7 @@ class Scheduler:
         """Cancel everything, free the engine and wait until that is done."""
         with self._condition:
             self._state = "closed"
-            waiting, self._waiting = list(self._waiting), collections.deque()
+            waiting, self._waiting = list(self._waiting), FairQueue()
             for job in self._running:
                 job.end_early = job.end_early or "cancelled"
             self.end_spare()
@@ -145,7 +146,8 @@ class Scheduler:
                 job.clock.submit()
                 job.number = self._n_submitted
                 self._n_submitted += 1
-            self._waiting.extend(jobs)
+                request = job.generation.request
+                self._waiting.put(job, request.tenant, request.user)
             self._thread.end_spare()
             self._reconsider()
             self._condition.notify_all()
@@ -251,7 +253,7 @@ class Scheduler:
     def _fail(self, error: EngineError) -> None:
         with self._condition:
             self._error, self._state = error, "failed"
-            left, self._waiting = list(self._waiting), collections.deque()
+            left, self._waiting = list(self._waiting), FairQueue()
             left += [*self._running, *([self._spare] if self._spare else [])]
             self._running, self._spare = [], None
         for job in left:

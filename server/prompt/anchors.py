@@ -34,7 +34,8 @@ class Anchor:
     """P1 and S as texts and ids, and all else of the prompt that stands before P2.
 
     `is_opening`: P1 begins the document, as it was sent. `is_whole`: S is all that stands behind
-    the cursor. `setting` is what else the prompt was made of: extra text, path, budget.
+    the cursor. `setting` is what else the prompt was made of: extra text, path, budget; and the
+    salt, without which others could tell that the text had been sent.
     """
 
     text: str

@@ -175,7 +175,7 @@ def plan_prompt(
 
 def _ahead_room(request: CompletionRequest, budget: PromptBudget, anchors: Anchors) -> int:
     """The room of a hole's text from other files that is read ahead of time, or was; else 0."""
-    is_ahead = request.max_tokens == 0 or anchors.warmed.has(request.extra)
+    is_ahead = request.max_tokens == 0 or anchors.warmed.has(request.extra, request.cache_salt)
     return budget.ahead_room() if request.infill and is_ahead else 0
 
 
@@ -232,7 +232,8 @@ class _Planner:
         windows = replace(windows, suffix=replace(suffix, start=suffix.start + n_rest))
         # Left to right the text is what the client says it is.
         if request.infill and not prefix.truncated:
-            is_clipped = sent.is_clipped(prefix.text, (request.session, request.path))
+            source = request.session, request.path, request.cache_salt
+            is_clipped = sent.is_clipped(prefix.text, source)
             windows = replace(windows, prefix=replace(prefix, truncated=is_clipped))
         return windows
 
@@ -265,7 +266,7 @@ class _Planner:
         # Anchors are remembered longer than extra text is to be.
         extra = hash(request.extra[-MAX_CHUNKS:])
         rooms = self.room, self.n_ahead, self.n_fixed
-        setting = (*rooms, extra, request.path, request.language)
+        setting = (*rooms, extra, request.path, request.language, request.cache_salt)
         for anchor, at in anchors.find(clipped, setting):
             hole = self._behind(anchor, at, clipped)
             if hole is not None:

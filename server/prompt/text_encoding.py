@@ -68,6 +68,21 @@ def text_encoding(
     return TextEncoding(partial(plain, encode, behind), partial(plain, behind, behind))
 
 
+def spelled(pending: bytes, inner: Encode, vocabulary: Vocabulary) -> Sequence[int]:
+    """Tokens that say the bytes, which may begin or end inside a character."""
+    try:
+        pending.decode()
+    except UnicodeDecodeError:
+        pass  # the tokenizer would make replacement characters of them
+    else:
+        return inner(pending)
+    token_ids: list[int] = []
+    while n_bytes := vocabulary.longest_prefix(pending):
+        token_ids.append(vocabulary.ids_of(pending[:n_bytes])[-1])
+        pending = pending[n_bytes:]
+    return token_ids
+
+
 def starts_with_space(encode: Encode, vocabulary: Vocabulary) -> bool:
     """Whether `encode` reads a space before a text that has none."""
     ids = encode(b"x")

@@ -21,11 +21,11 @@ class WarmedTexts:
     def __init__(self) -> None:
         self._keys: tuple[int, ...] = ()
 
-    def add(self, extra: tuple[ExtraText, ...]) -> None:
-        """They have been read; nothing is remembered of none."""
-        key = hash(extra)
+    def add(self, extra: tuple[ExtraText, ...], salt: str | None) -> None:
+        """They have been read under the salt; nothing is remembered of none."""
+        key = hash((extra, salt))
         if extra and key not in self._keys:
             self._keys = (*self._keys, key)[-MAX_REMEMBERED:]
 
-    def has(self, extra: tuple[ExtraText, ...]) -> bool:
-        return hash(extra) in self._keys
+    def has(self, extra: tuple[ExtraText, ...], salt: str | None) -> bool:
+        return hash((extra, salt)) in self._keys

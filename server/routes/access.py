@@ -13,7 +13,7 @@ llama-server's users know it, calls it a form.
 
 A key comes as `Authorization: Bearer <key>`, as OpenAI's, Mistral's, Ollama's and Tabby's clients
 and llama.vim send it, or as `X-Api-Key`, which llama-server takes and Continue sends beside the
-other. Whichever it is in, who sends it is one caller.
+other. Whichever it is in, who sends it is one caller. Each key is one tenant's (`tenants.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from collections.abc import Callable, Iterator
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from suture.server.counters import TenantCounters
 from suture.server.errors import RequestError
 from suture.server.hosts import is_address, is_loopback
+from suture.server.routes.asker import CALLER, CLIENT, TENANT
 from suture.server.routes.body import BODIES, SharedRoom
-from suture.server.routes.delivery import CALLER, Dialect, error_response
+from suture.server.routes.delivery import Dialect, error_response
 from suture.server.routes.limits import PLACES, ClientLimits
 from suture.server.routes.pages import PAGE_PATHS
-from suture.server.settings import CHALLENGE, Settings, read_api_keys
+from suture.server.settings import CHALLENGE, Settings
+from suture.server.tenants import Tenant, Tenants
 
 MAX_HEAD_BYTES = 64 * 2**10
 # Probes must see whether we live without holding a key; and a browser has none to open a page
@@ -80,26 +83,33 @@ class TwoLengths(RequestError):
 
 
 class Access:
-    """ASGI middleware that answers 431, 403, 401 and the like in the dialect of the path."""
+    """ASGI middleware that answers 431, 403, 401 and the like in the dialect of the path.
+
+    `tenants` have the keys, and `counted` is where their requests are counted.
+    """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, dialect_of: Callable[[str], Dialect]
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        dialect_of: Callable[[str], Dialect],
+        tenants: Tenants,
+        counted: TenantCounters,
     ) -> None:
         self._app = app
         self._dialect_of = dialect_of
         self._hosts = {name.lower() for name in (*settings.allow_host, settings.host)}
         self._restricted = bool(settings.allow_host)
-        keys = read_api_keys(settings)
-        self._key_digests = [_digest(key) for key in keys]
+        self._tenant_of = {_digest(key): tenant for key, tenant in tenants.keys}
         self._bodies = SharedRoom()
-        self._limits = ClientLimits(settings, n_keys=len(keys))
+        self._limits = ClientLimits(settings, len(tenants.keys), counted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
-            caller = self._check(scope)
+            caller, tenant = self._check(scope) or (None, None)
         except RequestError as error:
             refusal = error_response(self._dialect_of(scope["path"]), error)
             if isinstance(error, Unauthorized):
@@ -107,13 +117,16 @@ class Access:
             await refusal(scope, receive, send)
             return
         if caller is not None:
-            scope[CALLER] = caller
-        scope[BODIES] = self._bodies
-        scope[PLACES] = self._limits.places(caller, scope.get("client"))
+            scope[CALLER], scope[TENANT] = caller, tenant
+        places = self._limits.places(caller, scope.get("client"), tenant)
+        scope[BODIES], scope[PLACES], scope[CLIENT] = self._bodies, places, places.client
         await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> str | None:
-        """The name of the caller's key, if there are keys; raises the `RequestError` to answer."""
+    def _check(self, scope: Scope) -> tuple[str, Tenant] | None:
+        """The name of the caller's key and its tenant, if there are keys.
+
+        Raises the `RequestError` to answer.
+        """
         if _head_bytes(scope) > MAX_HEAD_BYTES:
             raise HeadTooLarge(f"the request's head is larger than {MAX_HEAD_BYTES // 2**10} KiB")
         headers = Headers(scope=scope)
@@ -123,7 +136,7 @@ class Access:
             raise HostRefused("this host name is not served: start with --allow-host to serve it")
         if self._is_foreign(headers, scope["method"]):
             raise HostRefused("pages of other sites are not served: see --allow-host")
-        if not self._key_digests:
+        if not self._tenant_of:
             return None
         caller = self._known(headers)
         if caller is None and scope["path"] not in OPEN_PATHS:
@@ -134,11 +147,11 @@ class Access:
         if host in self._hosts or is_loopback(host) or is_address(host):
             return True
         # HTTP/1.0 clients send no Host; browsers always do.
-        return not host or (bool(self._key_digests) and not self._restricted)
+        return not host or (bool(self._tenant_of) and not self._restricted)
 
     def _is_foreign(self, headers: Headers, method: str) -> bool:
         """Whether a page of another site has its visitor's browser ask."""
-        if self._key_digests:
+        if self._tenant_of:
             return False  # it has no key
         if origin := headers.get("origin", ""):
             # A page may stand on any address, so unlike above an address proves nothing.
@@ -150,15 +163,17 @@ class Access:
         is_visit = headers.get("sec-fetch-dest") == "document" and method in ("GET", "HEAD")
         return not is_visit
 
-    def _known(self, headers: Headers) -> str | None:
-        """The name of the first key that is sent and known."""
+    def _known(self, headers: Headers) -> tuple[str, Tenant] | None:
+        """The name and the tenant of the first key that is sent and known."""
         for key in sent_keys(headers):
             digest = _digest(key)
-            known = False
-            for expected in self._key_digests:  # all: no answer depends on which one matched
-                known |= hmac.compare_digest(digest, expected)
-            if known:
-                return digest.hex()
+            found: Tenant | None = None
+            # All of them: no answer depends on which one matched.
+            for expected, tenant in self._tenant_of.items():
+                if hmac.compare_digest(digest, expected):
+                    found = tenant
+            if found is not None:
+                return digest.hex(), found
         return None
 
 

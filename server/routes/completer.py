@@ -22,13 +22,20 @@ from typing import Literal, Protocol, runtime_checkable
 from suture.server.codec import Choice, Specials
 from suture.server.counters import Measured
 from suture.server.engine.protocol import Memory
-from suture.server.errors import InvalidRequest, Loading, Stalled, SutureError, Unavailable
+from suture.server.errors import (
+    InvalidRequest,
+    Loading,
+    Stalled,
+    SutureError,
+    Unavailable,
+    Unreachable,
+)
 from suture.server.explanation import Explanation
 from suture.server.request import CompletionChunk, CompletionRequest, SamplingParams
 from suture.server.token_texts import TokenTexts
 
-State = Literal["loading", "ready", "stalled"]
-ModelState = Literal["unloaded", "loading", "ready", "stalled", "failed"]
+State = Literal["loading", "ready", "stalled", "unreachable"]
+ModelState = Literal["unloaded", "loading", "ready", "stalled", "unreachable", "failed"]
 PROVIDER = "suture"
 LOADED: frozenset[ModelState] = frozenset({"ready", "stalled"})
 
@@ -93,7 +100,8 @@ class Completer(Protocol):
     def state(self) -> State:
         """Whether requests are served yet; raises the `SutureError` that loading failed with.
 
-        Stalled: there is work, and no step of it was completed within the set time.
+        Stalled: there is work, and no step of it was completed within the set time. Unreachable:
+        other servers run the model, and none of them answers.
         """
         ...
 
@@ -236,6 +244,8 @@ def why_unready(pool: Pool, stall_s: float) -> Unavailable | None:
         return Loading("Loading model")
     if state == "stalled":
         return Stalled(f"the engine has work and no step of it in {stall_s} s")
+    if state == "unreachable":
+        return Unreachable("no inference server answers that runs the model")
     return None
 
 

@@ -29,6 +29,7 @@ from suture.server.request import (
     CompletionResult,
     ScoredToken,
 )
+from suture.server.routes.asker import asked_by
 from suture.server.routes.awaited_loads import AwaitedLoads
 from suture.server.routes.body import read_json
 from suture.server.routes.candidates import Completed, parse_errors, ranked
@@ -104,10 +105,6 @@ class Dialect(Protocol):
         ...
 
 
-# The key of an ASGI scope under which the caller is named; no key, no name.
-CALLER = "suture.caller"
-
-
 class CompletionRoute:
     """ASGI endpoint that answers completions in one dialect, whose streams are of `framing`."""
 
@@ -137,7 +134,8 @@ class CompletionRoute:
             body = await read_json(Request(scope, receive))
             model = model_asked_for(self._pool, body)
             asked = self._parse(body, model)
-            asked = replace(asked, request=scoped(asked.request, scope))
+            others = [asked_by(other, scope) for other in asked.others]
+            asked = replace(asked, request=asked_by(asked.request, scope), others=others)
             with places_for(asked.request, scope):
                 delivery = self._deliver(asked, model, stream, scope, receive, send)
                 await while_connected(receive, delivery)
@@ -210,13 +208,6 @@ async def _completion(model: ServedModel, asked: Asked) -> AsyncGenerator[Comple
                 async for chunk in chunks:
                     yield replace(chunk, index=first + chunk.index) if first else chunk
             first += request.n
-
-
-def scoped(request: CompletionRequest, scope: Scope) -> CompletionRequest:
-    """The same, its session the caller's own: two keys may use one name."""
-    if request.session is None:
-        return request
-    return replace(request, session=f"{scope.get(CALLER, '')}/{request.session}")
 
 
 class _Joined:

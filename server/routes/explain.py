@@ -25,13 +25,13 @@ from suture.server.explanation import (
 )
 from suture.server.openapi.operation import Operation
 from suture.server.request import EXPLAINED_TOKENS, CompletionRequest
+from suture.server.routes.asker import asked_by
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import ModelInfo, Pool, ServedModel, model_asked_for
 from suture.server.routes.delivery import (
     Dialect,
     error_response,
     public_error,
-    scoped,
     while_connected,
 )
 from suture.server.routes.limits import places_of
@@ -72,8 +72,8 @@ class Explain:
         try:
             body = await read_json(Request(scope, receive))
             model = model_asked_for(self._pool, body)
-            request = scoped(explained_request(body, self._settings, model.info), scope)
-            with places_of(scope).take():
+            request = asked_by(explained_request(body, self._settings, model.info), scope)
+            with places_of(scope).take(user=request.user):
                 await while_connected(receive, self._answer(request, model, scope, receive, send))
         except ClientDisconnect:
             return

@@ -98,6 +98,10 @@ class ExtensionFields(ModelFields):
     seq: Annotated[int, BeforeValidator(integral), Field(ge=0, le=2**63 - 1)] | None = Field(
         default=None, description="The request's number in its session, higher each time."
     )
+    user: Text | None = Field(
+        default=None,
+        description="Who asks, where several use one key: requests of different users take turns.",
+    )
     path: Text | None = Field(default=None, description="Of the file being completed.")
     language: Text | None = Field(
         default=None, description="The editor's name of the language at the cursor."
@@ -151,6 +155,7 @@ class ExtensionFields(ModelFields):
             "stream_interval": self.stream_interval or settings.stream_interval,
             "session": self.session,
             "seq": self.seq,
+            "user": self.user,
             "path": self.path,
             "language": self.language,
             "min_tokens": self.min_tokens,

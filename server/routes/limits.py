@@ -10,6 +10,9 @@ IPv6 address the network, of which one machine has all.
           are many is no reason to refuse them.
   N       So many, for whoever it is. 0 is no limit.
 
+On top of it a tenant may have a limit of its own, for all its users together and for each of them
+(`tenants.py`).
+
 The requests of a typing session count as one, as the newest ends those before it.
 """
 
@@ -18,13 +21,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import Scope
 
-from suture.server.errors import ClientBusy, InvalidRequest
+from suture.server.counters import TenantCounters
+from suture.server.errors import ClientBusy, InvalidRequest, SutureError
 from suture.server.request import CompletionRequest
 from suture.server.settings import Settings
+from suture.server.tenants import Tenant
 
 # The key of an ASGI scope under which the client's places are.
 PLACES = "suture.places"
@@ -32,23 +37,32 @@ _NETWORK_BITS = 64
 
 
 class ClientLimits:
-    """What every client has running and waiting, of those that have something."""
+    """What every client has running and waiting, of those that have something.
 
-    def __init__(self, settings: Settings, n_keys: int) -> None:
+    `counted` is where the requests of tenants are counted.
+    """
+
+    def __init__(
+        self, settings: Settings, n_keys: int, counted: TenantCounters | None = None
+    ) -> None:
         self._setting = settings.client_limit
         self._half = max(1, (settings.parallel + settings.queue) // 2)
         self._n_keys = n_keys
-        self._taken: dict[str, list[_Taken]] = {}
+        self._counted = counted or TenantCounters()
+        self._taken: dict[_Holder, list[_Taken]] = {}
 
-    def places(self, caller: str | None, address: tuple[str, int] | None) -> Places:
+    def places(
+        self, caller: str | None, address: tuple[str, int] | None, tenant: Tenant | None = None
+    ) -> Places:
         """The places of the client that sends the key `caller`, or else has this address."""
         host = address[0] if address else ""
-        return Places(self._taken, caller or _network(host), self._limit(caller, host))
+        limit = self._limit(caller, host)
+        return Places(self._taken, caller or _network(host), limit, tenant, self._counted)
 
     @property
     def n_clients(self) -> int:
         """How many have something running or waiting."""
-        return len(self._taken)
+        return sum(kind == "client" for kind, *_ in self._taken)
 
     def _limit(self, caller: str | None, host: str) -> int | None:
         if self._setting != "auto":
@@ -65,38 +79,82 @@ class _Taken:
     n: int
 
 
+# Whose places they are: of what kind, and its name.
+_Holder = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """At most `limit` places for a holder, whom a refusal calls `who`; None is no bound."""
+
+    holder: _Holder
+    limit: int | None
+    who: str
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
-    """One client's places, of which it may have `limit`; None is no bound."""
+    """One client's places, of which it may have `limit`, beside what its tenant may have; None is
+    no bound."""
 
-    taken: dict[str, list[_Taken]]
+    taken: dict[_Holder, list[_Taken]]
     client: str
     limit: int | None
+    tenant: Tenant | None = None
+    counted: TenantCounters = field(default_factory=TenantCounters)
 
     @contextmanager
-    def take(self, n: int = 1, session: str | None = None) -> Iterator[None]:
+    def take(
+        self, n: int = 1, session: str | None = None, user: str | None = None
+    ) -> Iterator[None]:
         """Have `n` places while the block runs, together with others of the `session`.
 
         Raises `ClientBusy`, and `InvalidRequest` where so many could never be had.
         """
         mine = _Taken(session, n)
-        if self.limit is not None:
-            self._check(mine, self.limit)
-        self.taken.setdefault(self.client, []).append(mine)
+        bounds = self._bounds(user)
+        try:
+            for bound in bounds:
+                self._check(mine, bound)
+        except SutureError:
+            self._count("refused")
+            raise
+        self._count("accepted")
+        for bound in bounds:
+            self.taken.setdefault(bound.holder, []).append(mine)
         try:
             yield
         finally:
-            left = self.taken[self.client]
-            left.remove(mine)
-            if not left:
-                del self.taken[self.client]
+            for bound in bounds:
+                left = self.taken[bound.holder]
+                left.remove(mine)
+                if not left:
+                    del self.taken[bound.holder]
 
-    def _check(self, mine: _Taken, limit: int) -> None:
+    def _bounds(self, user: str | None) -> list[_Bound]:
+        bounds = [_Bound(("client", self.client), self.limit, "one client")]
+        if (tenant := self.tenant) is not None:
+            name = tenant.name
+            one = ("user", name, user or self.client)
+            bounds += [
+                _Bound(("tenant", name), tenant.limit, "all users of one tenant together"),
+                _Bound(one, tenant.user_limit, "one user"),
+            ]
+        return bounds
+
+    def _check(self, mine: _Taken, bound: _Bound) -> None:
+        limit, who = bound.limit, bound.who
+        if limit is None:
+            return
         if mine.n > limit:
-            raise InvalidRequest(f'"n" must be at most {limit}, all that one client may have', "n")
-        others = self.taken.get(self.client, [])
+            raise InvalidRequest(f'"n" must be at most {limit}, all that {who} may have', "n")
+        others = self.taken.get(bound.holder, [])
         if _count([*others, mine]) > limit:
-            raise ClientBusy(f"one client may have {limit} requests running and waiting")
+            raise ClientBusy(f"{who} may have {limit} requests running and waiting")
+
+    def _count(self, outcome: str) -> None:
+        if self.tenant is not None:
+            self.counted.requests[self.tenant.name, outcome] += 1
 
 
 def _count(taken: list[_Taken]) -> int:
@@ -111,7 +169,7 @@ def places_for(request: CompletionRequest, scope: Scope) -> AbstractContextManag
     """The places of its client that a completion needs, while the block runs."""
     # Without a number it ends none before it.
     session = request.session if request.seq is not None else None
-    return places_of(scope).take(request.n, session)
+    return places_of(scope).take(request.n, session, request.user)
 
 
 def places_of(scope: Scope) -> Places:

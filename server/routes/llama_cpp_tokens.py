@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from suture.server.codec import Specials
 from suture.server.errors import Loading
 from suture.server.openapi.operation import Operation
+from suture.server.routes.asker import user_of
 from suture.server.routes.body import read_json, validate
 from suture.server.routes.completer import Completer, Pool, model_asked_for
 from suture.server.routes.delivery import error_response, public_error, while_connected
@@ -72,7 +73,7 @@ class _Question(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await read_json(Request(scope, receive))
-            with places_of(scope).take():
+            with places_of(scope).take(user=user_of(scope)):
                 await while_connected(receive, self._respond(body, scope, receive, send))
         except ClientDisconnect:
             return

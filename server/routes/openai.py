@@ -147,7 +147,6 @@ class CompletionsBody(ExtensionFields, FormatFields, SamplingFields):
     ] = Field(
         default_factory=dict, description="Added to the logits of token ids; -100 is never drawn."
     )
-    user: Text | None = Field(default=None, description="Says nothing about the text.")
 
     @property
     def includes_usage(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from suture.server.counters import ShownCounters
+from suture.server.counters import ShownCounters, TenantCounters
 from suture.server.metrics import CONTENT_TYPE, Metrics
 from suture.server.openapi.operation import Operation, described
 from suture.server.recent import Recent
@@ -43,7 +43,8 @@ class Status:
     @described(Operation("Suture", "What this is and how it does", answer=StatusAnswer))
     async def get(self, request: Request) -> Response:
         model = self._pool.models[0].info
-        status = self._pool.measured().summary() | {
+        measured = self._pool.measured()
+        status = measured.summary() | {
             "suture": VERSION,
             "state": self._state(),
             "model": {
@@ -60,6 +61,7 @@ class Status:
                 {"name": one.info.name, "state": shown_state(one), "bytes": one.n_bytes}
                 for one in self._pool.models
             ],
+            "backends": list(map(asdict, measured.backends)),
             "recent": self._recent.as_json(time.monotonic()),
             "shown": _shown_json(self._shown),
             "pid": os.getpid(),
@@ -101,8 +103,8 @@ def resident_bytes(statm: Path = _STATM) -> int | None:
 class MetricsPage:
     """Answers with everything that is counted, in Prometheus's text format."""
 
-    def __init__(self, pool: Pool, shown: ShownCounters) -> None:
-        self._metrics = Metrics(lambda: replace(pool.measured(), shown=shown))
+    def __init__(self, pool: Pool, shown: ShownCounters, tenants: TenantCounters) -> None:
+        self._metrics = Metrics(lambda: replace(pool.measured(), shown=shown, tenants=tenants))
 
     @described(Operation("Suture", "All that is counted, for Prometheus", media="text/plain"))
     async def get(self, request: Request) -> Response:

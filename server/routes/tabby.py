@@ -1,7 +1,7 @@
 """Tabby's dialect: a `POST /v1/completions` with `segments`, and what its clients ask beside it.
 
 OpenAI's route has the same path: a body without `segments` is OpenAI's. Errors are OpenAI's in
-both, as Tabby's clients look at the status alone. Answers are never streamed. `user`, `git_url`,
+both, as Tabby's clients look at the status alone. Answers are never streamed. `git_url`,
 `clipboard`, scores and, outside its mode, `edit_history` are ignored: Tabby logs them, or has an
 index of repositories for them.
 """

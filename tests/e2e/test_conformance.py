@@ -10,8 +10,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import pytest
 
 from conformance.suite import CHECKS, Score, score
 from e2e.conftest import serving
+from support.llama_server import llama_cpp_server
 from support.tiny_models import tiny_model
 from support.vocabularies import pulled
 
@@ -86,20 +85,6 @@ def test_the_default_model_fills_holes_as_the_checks_ask(coder_model: Path) -> N
         found = scored(served.url, TOLD_BY_CODER)
     assert failures(found) == []
     assert found.has_sense and found.fills
-
-
-@contextmanager
-def llama_cpp_server(model: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "conformance.llama_cpp_server", str(model), "--threads", "1"]
-    with subprocess.Popen(
-        command, cwd=TESTS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            listening = (line for line in process.stdout if line.startswith("listening on "))
-            yield next(listening).split()[-1]
-        finally:
-            process.kill()
 
 
 @pytest.mark.skipif(

@@ -16,7 +16,7 @@ from suture.server.prompt.extra import ExtraParts
 from suture.server.prompt.families import detect_family
 from suture.server.prompt.plan import PromptPlan, plan_prompt
 from suture.server.prompt.windows import cursor_windows
-from suture.server.request import CompletionRequest
+from suture.server.request import CompletionRequest, ExtraText
 
 TOY = ToyTokenizer((" user", " userName", "Na", "\n    ", "\n\n", "    "), QWEN_CONTROLS)
 FAMILY = detect_family(TOY.vocabulary, "")
@@ -135,6 +135,36 @@ def test_another_suffix_or_setting_has_another_anchor() -> None:
     shorter = planned(prefix, "\nafter", anchors)
     says_the_document(shorter, prefix, "\nafter")
     assert shorter.truncated is False or shorter.windows.prefix.truncated
+
+
+EXTRA = tuple(ExtraText("b = 1\n" * 60, f"{name}.py") for name in "bcd")
+LINES = ABOVE.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "extra", "room"),
+    [
+        pytest.param([ABOVE + "x = 1\ny = ", ABOVE + "x = 1\ny = 2\nz = "], (), 400, id="anchor"),
+        pytest.param(["".join(LINES[n:]) + "x = " for n in range(3)], (), 4000, id="clipped"),
+        pytest.param(["x = ", "y = "], EXTRA, 100, id="warmed"),
+    ],
+)
+def test_texts_of_another_salt_are_not_known(
+    sent: list[str], extra: tuple[ExtraText, ...], room: int
+) -> None:
+    """Who sends what another one has sent gets the prompt that it would get alone."""
+
+    def ask(prefix: str, anchors: Anchors, salt: str | None) -> PromptPlan:
+        return planned(prefix, BELOW, anchors, room=room, extra=extra, cache_salt=salt)
+
+    anchors = Anchors()
+    for prefix in sent[:-1]:
+        ask(prefix, anchors, "blue")
+        anchors.warmed.add(extra, "blue")
+    alone = ask(sent[-1], Anchors(), None)
+
+    assert ask(sent[-1], anchors, "red") == ask(sent[-1], anchors, None) == alone
+    assert ask(sent[-1], anchors, "blue") != alone
 
 
 PARAGRAPH = "# Title\n\n" + "A long paragraph of prose. " * 20 + "\n"

@@ -1,4 +1,4 @@
-"""K1 and K3: what is reused, and what may be kept, against a plain search."""
+"""K1, K3, K4: what is reused, and what may be kept, against a plain search."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ def engine(n_ctx: int = 4096, n_sequences: int = 64, *, memory: Memory = "full")
     )
 
 
-def request(cache: KvCache, made: ScriptedEngine, prompt: Sequence[int]) -> int:
+def request(
+    cache: KvCache, made: ScriptedEngine, prompt: Sequence[int], salt: str | None = None
+) -> int:
     """A prompt read and its sequence left idle; how many of its tokens were reused."""
-    sequence = cache.start(prompt)
+    sequence = cache.start(prompt, salt)
     n_reused = read(made, sequence, prompt)
     cache.finish(sequence)
     return n_reused
@@ -83,6 +85,48 @@ def test_k1_the_longest_prefix_of_all_that_are_kept_is_reused(prompts: list[list
         longest = max((common_length(other, prompt[:-1]) for other in seen), default=0)
         assert request(cache, made, prompt) == longest
         seen.append(prompt)
+
+
+SALTS = [None, "blue", "red"]
+salted = st.tuples(st.sampled_from(SALTS), st.lists(tokens, min_size=1, max_size=12))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(salted, min_size=1, max_size=16), st.integers(1, 100))
+def test_k4_only_what_was_read_under_the_same_salt_is_reused(
+    prompts: list[tuple[str | None, list[int]]], max_idle: int
+) -> None:
+    """In the cache, and saved outside it, where one may be kept there."""
+    made = engine()
+    cache = KvCache(made, max_idle=max_idle, worth_keeping=1)
+    seen: list[tuple[str | None, list[int]]] = []
+
+    for salt, prompt in prompts:
+        own = [other for of, other in seen if of == salt]
+        longest = max((common_length(other, prompt[:-1]) for other in own), default=0)
+        assert request(cache, made, prompt, salt) == longest
+        seen.append((salt, prompt))
+    assert len(cache._salts) == cache.n_idle
+
+
+def test_k4_a_prompt_of_another_salt_needs_room_of_its_own() -> None:
+    made = engine(n_ctx=20)
+    cache = KvCache(made)
+    running = [0] * 12
+    read(made, cache.start(running, "blue"), running)
+
+    assert cache.has_room_for([*running, 1, 2], "blue")
+    assert not cache.has_room_for([*running, 1, 2], "red")
+    assert not cache.has_room_for([*running, 1, 2])
+
+
+def test_k4_what_failed_under_a_salt_leaves_nothing() -> None:
+    made = engine()
+    cache = KvCache(made)
+    cache.discard(cache.start([0, 1, 2], "blue"))
+
+    assert request(cache, made, [0, 1, 2], "red") == 0
+    assert len(cache._salts) == 1
 
 
 @settings(max_examples=60, deadline=None)

@@ -17,7 +17,7 @@ if __name__ == "__main__":
     vars(serve).update(
         start_worker=partial(start_worker, command=(*WORKER, kind)),
         # There is no model to be found, nor anything to run it with.
-        with_model_file=lambda settings: settings,
+        with_model_files=lambda settings: settings,
         require_pulled=lambda settings: None,
         require_llama_cpp=lambda: None,
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from suture.server.errors import EngineError, InvalidRequest, Unavailable
+from suture.server.errors import EngineError, InvalidRequest, Unavailable, Unreachable
 
 
 class BackendFailed(EngineError):
     """A backend broke off, answered nonsense or with a 5xx: another one may do better."""
+
+
+class TokenizerDiffers(BackendFailed):
+    """A backend's tokens say something else here: its model is another, or its tokenizer is."""
 
 
 class BackendRefused(InvalidRequest):
@@ -19,10 +23,8 @@ class BackendBusy(Unavailable):
     reason = "BUSY"
 
 
-class BackendUnreachable(Unavailable):
+class BackendUnreachable(Unreachable):
     """There is no answer from a backend: it is down, or its certificate is not to be trusted."""
-
-    reason = "UNREACHABLE"
 
 
 class ConstraintIgnored(EngineError):

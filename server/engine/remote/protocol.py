@@ -10,7 +10,7 @@ level        what a server makes of that: `recursive` where its constraint allow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,6 +19,7 @@ from suture.server.request import CompletionRequest, SamplingParams
 
 BackendKind = Literal["vllm", "llama-server", "sglang", "tgi", "openai", "openai-chat"]
 Level = Literal["recursive", "canonical", "hygiene", "none"]
+Finish = Literal["stop", "length", "abort"]
 Json = dict[str, Any]
 
 
@@ -62,7 +63,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A token's log probability in nats, and those of the likeliest in its place, best first."""
+    """A token's log probability in nats, and those of the likeliest in its place, best first.
+
+    Servers tell of as many as asked for, or of one more.
+    """
 
     token_id: int
     logprob: float
@@ -80,8 +84,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A part of an answer: `token_ids` where the engine tells them, else None and `text`.
+    """A part of an answer: `token_ids` where the engine tells them, else None.
 
+    `text` is what the engine itself makes of them, as far as it says.
     `finish` says why the engine ended: at one of the ends, for it had said as much as it was to,
     or of itself (`abort`). `scores` are one for each token, or none.
     """
@@ -89,12 +94,20 @@ class Heard:
     token_ids: tuple[int, ...] | None = None
     text: str = ""
     scores: tuple[Scored, ...] = ()
-    finish: Literal["stop", "length", "abort"] | None = None
+    finish: Finish | None = None
     usage: Usage | None = None
 
 
+Reader = Callable[[object], Heard | None]
+"""What one event of one answer says; None where it says nothing. Events come in their order.
+
+Raises `BackendFailed` for one that is none of this server's, and what the server says of a failure
+as the error that it is.
+"""
+
+
 class Adapter(Protocol):
-    """How one kind of server is spoken to. Stateless.
+    """How one kind of server is spoken to. Stateless: what an answer needs is in its reader.
 
     `path` is where texts are asked for by POST, answered as server-sent events. `tells_ids`: its
     answers are token ids, so bytes. `best_level` is what its constraint comes to if it keeps what
@@ -126,9 +139,6 @@ class Adapter(Protocol):
         """The headers by which gateways send it where its prefix is."""
         ...
 
-    def hear(self, event: object) -> Heard | None:
-        """What an event of the answer says; None where it says nothing.
-
-        Raises `BackendFailed` for one that is none of this server's.
-        """
+    def reader(self, vocabulary: Vocabulary) -> Reader:
+        """A reader for one answer; `vocabulary` is that of the model."""
         ...

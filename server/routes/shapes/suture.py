@@ -112,6 +112,21 @@ class PooledModel(TypedDict):
     bytes: int
 
 
+class Backend(TypedDict):
+    """A server that runs the model; `level` is how it heals, null until that was tried."""
+
+    name: str
+    state: str
+    why: str
+    kind: str | None
+    version: str
+    level: HealingLevel | None
+    running: int
+    requests: int
+    failures: dict[str, int]
+    first_event_s: float | None
+
+
 class StatusAnswer(TypedDict):
     """The answer of `/v1/status`; counters stand beside these."""
 
@@ -119,6 +134,7 @@ class StatusAnswer(TypedDict):
     state: str
     model: ServedModel
     models: list[PooledModel]
+    backends: Annotated[list[Backend], Field(description="Other servers that run the model.")]
     recent: Annotated[dict[str, Any], Field(description="The requests of late.")]
     shown: Annotated[dict[str, int], Field(description="What users did with texts.")]
     pid: int

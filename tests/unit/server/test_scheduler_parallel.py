@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -423,3 +424,91 @@ def test_who_cannot_be_told_its_end_fails_alone(start: Start) -> None:
     with pytest.raises(EngineError, match="RuntimeError"):
         collect(broken)
     assert collect(sound)[1].completion_tokens == 30
+
+
+@pytest.mark.parametrize("other", [("red", "ann"), ("blue", "bob")])
+def test_who_asks_thirty_times_delays_another_by_no_job_that_waits(
+    start: Start, other: tuple[str, str]
+) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine, parallel=1)
+    engine.gate.clear()
+    ended: queue.Queue[str] = queue.Queue()
+
+    def ask(name: str, tenant: str, user: str) -> None:
+        request = CompletionRequest("def x", max_tokens=1, tenant=tenant, user=user)
+        scheduler.submit(Job(toy_generation(request, engine), lambda _: ended.put(name)))
+
+    for n in range(30):
+        ask(f"flood {n}", "blue", "ann")
+    assert engine.reached.wait(TIMEOUT_S)
+    ask("other", *other)
+    engine.gate.set()
+    order = [ended.get(timeout=TIMEOUT_S) for _ in range(31)]
+
+    assert order == ["flood 0", "other", *(f"flood {n}" for n in range(1, 30))]
+
+
+def test_who_is_cancelled_while_waiting_has_had_no_turn(start: Start) -> None:
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine, parallel=1)
+    engine.gate.clear()
+    request = CompletionRequest("def x", max_tokens=1)
+    submit(scheduler, engine, request)
+    assert engine.reached.wait(TIMEOUT_S)
+    left = submit(scheduler, engine, replace(request, tenant="blue"))
+    assert scheduler.n_waiting == 1
+    scheduler.cancel(left[0], "superseded")
+    stays = submit(scheduler, engine, replace(request, tenant="blue"))[1]
+    assert scheduler.n_waiting == 1
+    engine.gate.set()
+
+    assert collect(left[1])[1].finish == "superseded"
+    assert collect(stays)[1].finish in ("length", "eos")
+
+
+def test_k4_a_prompt_that_is_being_read_for_another_salt_is_read_again(start: Start) -> None:
+    """Also where both are read at the same time, and where one comes after the other."""
+    engine = Gated(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    engine.gate.clear()
+    prompt = "def x = me + " * 40
+    salts = ["blue", "red", None]
+    requests = [CompletionRequest(prompt, max_tokens=1, cache_salt=salt) for salt in salts]
+    together = [submit(scheduler, engine, request)[1] for request in requests]
+    engine.gate.set()
+    reused = [collect(answer)[1].prompt.reused for answer in together]
+    again = [collect(submit(scheduler, engine, one)[1])[1].prompt.reused for one in requests]
+    fourth = replace(requests[0], cache_salt="green")
+    late = collect(submit(scheduler, engine, fourth)[1])[1].prompt.reused
+
+    assert reused == [0, 0, 0]
+    assert all(n > 100 for n in again)
+    assert late == 0
+
+
+@pytest.mark.parametrize(("salt", "waits"), [("blue", True), ("red", False)])
+def test_k4_nobody_waits_for_a_prompt_that_is_read_for_another_salt(
+    start: Start, salt: str, waits: bool
+) -> None:
+    """Who waited would show that it is being read."""
+    sequences: list[int] = []
+
+    class Watched(Gated):
+        def evaluate(self, batch: Batch, abort: AbortFlag | None = None) -> list[Logits]:
+            sequences.extend(sequence for sequence, _ in batch)
+            return super().evaluate(batch, abort)
+
+    engine = Watched(random_model(VOCABULARY.n_vocab))
+    scheduler = start(engine)
+    engine.gate.clear()
+    request = CompletionRequest("y" * 1000, max_tokens=1, cache_salt="blue")
+    first = submit(scheduler, engine, request)[1]
+    assert engine.reached.wait(TIMEOUT_S)
+    second = submit(scheduler, engine, replace(request, cache_salt=salt))[1]
+    engine.gate.set()
+    collect(first)
+    collect(second)
+
+    last = len(sequences) - sequences[::-1].index(sequences[0])
+    assert (set(sequences[:last]) == {sequences[0]}) == waits

@@ -56,6 +56,7 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "detokenizer": "window",
         "stream_interval": "3",
         "api_key_file": "/k",
+        "tenants": "/n",
         "tls_cert": "/t",
         "tls_key": "/t",
         "allow_host": "a, b",

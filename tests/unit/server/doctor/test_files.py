@@ -36,6 +36,19 @@ def test_a_key_file_that_is_missing_is_made_by_the_fix(tmp_path: Path) -> None:
     assert found.kind == "ok" and "API keys: 1 in" in found.text
 
 
+def test_tenants_are_read_and_their_files_are_looked_at(tmp_path: Path) -> None:
+    tenants, keys = tmp_path / "tenants.toml", tmp_path / "blue.keys"
+    tenants.write_text('[tenants.blue]\nkey_file = "blue.keys"\n')
+    [found] = files(settings(tenants=tenants))
+    assert found.kind == "problem" and "tenants.blue.key_file" in found.text
+    keys.write_text("one\ntwo\n")
+    tenants.chmod(0o600)
+    keys.chmod(0o644)
+    listed, own = files(settings(tenants=tenants, host="0.0.0.0"))
+    assert listed.kind == "ok" and "tenants: 1 with 2 keys in" in listed.text
+    assert own.kind == "problem" and str(keys) in own.fix
+
+
 def test_a_host_that_serve_would_refuse_is_a_problem(tmp_path: Path) -> None:
     [found] = files(settings(host="0.0.0.0"))
     assert found.kind == "problem" and "open to the network" in found.text

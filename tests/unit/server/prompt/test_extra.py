@@ -335,7 +335,7 @@ def test_text_that_was_read_ahead_of_time_has_more_room(layout: Layout) -> None:
     assert n_shown(typed) < 2
     assert n_shown(replace(typed, max_tokens=0)) == 5
     assert n_shown(typed) < 2  # it may have been cancelled
-    anchors.warmed.add(extra)
+    anchors.warmed.add(extra, None)
     assert n_shown(typed) == n_shown(replace(typed, prefix="a = b")) == 5
     assert n_shown(replace(typed, extra=extra[1:])) < 2
     assert plan(typed, toy, FAST, anchors).kept_ids == plan(typed, toy, FAST).kept_ids
@@ -352,7 +352,7 @@ def test_p1_what_was_read_ahead_leaves_the_output_its_room(
 ) -> None:
     toy, anchors, budget = ToyTokenizer(), Anchors(), PromptBudget(n_ctx, speed)
     extra = (ExtraText("b = 1\n" * 200, "b.py"), ExtraText("c = 1\n" * 50, "c.py"))
-    anchors.warmed.add(extra)
+    anchors.warmed.add(extra, None)
     prefix = "a = 1\n" * n_lines + "d = "
     request = replace(HOLE, extra=extra, prefix=prefix, max_tokens=max_tokens)
     planned = plan(request, toy, budget, anchors)

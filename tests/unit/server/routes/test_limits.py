@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.http_server import settings
+from suture.server.counters import TenantCounters
 from suture.server.errors import ClientBusy, InvalidRequest
 from suture.server.request import CompletionRequest
 from suture.server.routes.limits import PLACES, ClientLimits, Places, places_for, places_of
+from suture.server.tenants import Tenant
 
 HERE = ("127.0.0.1", 50_000)
 THERE = ("192.0.2.7", 50_000)
@@ -125,6 +127,76 @@ def test_without_a_number_nothing_is_superseded() -> None:
 
 def test_nobody_counts_where_nobody_is_asked_to() -> None:
     assert places_of({"type": "http"}).limit is None
+
+
+def test_the_users_of_a_tenant_have_its_places_together_and_each_its_own() -> None:
+    clients, blue, red = limits(0), Tenant("blue", limit=3, user_limit=2), Tenant("red")
+    with ExitStack() as taken:
+        for user in ("ann", "ann", "bob"):
+            taken.enter_context(clients.places("key", HERE, blue).take(user=user))
+        with pytest.raises(ClientBusy, match="all users of one tenant together may have 3"):
+            taken.enter_context(clients.places("other key", HERE, blue).take(user="eve"))
+        for _ in range(9):
+            taken.enter_context(clients.places("red key", HERE, red).take(user="ann"))
+    with ExitStack() as taken:
+        for _ in range(2):
+            taken.enter_context(clients.places("key", HERE, blue).take(user="ann"))
+        with pytest.raises(ClientBusy, match="one user may have 2"):
+            # Whichever key of the tenant's it comes with.
+            taken.enter_context(clients.places("other key", HERE, blue).take(user="ann"))
+        taken.enter_context(clients.places("key", HERE, blue).take(user="bob"))
+    assert clients.n_clients == 0
+
+
+def test_a_tenants_limit_is_on_top_of_a_clients() -> None:
+    clients, blue = limits("auto", n_keys=2), Tenant("blue", limit=5)
+    with clients.places("key", HERE, blue).take(3):
+        with pytest.raises(ClientBusy, match="one client may have 3"):
+            with clients.places("key", HERE, blue).take():
+                pass
+        with clients.places("other key", HERE, blue).take(2):
+            pass
+        with pytest.raises(ClientBusy, match="one tenant together may have 5"):
+            with clients.places("other key", HERE, blue).take(3):
+                pass
+
+
+def test_more_candidates_than_a_tenant_may_ever_have_are_no_429() -> None:
+    blue = Tenant("blue", limit=3, user_limit=2)
+    for n, who in ((3, "one user"), (4, "all users of one tenant together")):
+        with pytest.raises(InvalidRequest, match=who) as raised:
+            with limits(0).places("key", HERE, blue).take(n):
+                pass
+        assert raised.value.field == "n"
+
+
+def test_who_has_no_name_is_a_user_by_its_key() -> None:
+    clients, blue = limits(0), Tenant("blue", user_limit=1)
+    with clients.places("key", HERE, blue).take():
+        with pytest.raises(ClientBusy), clients.places("key", HERE, blue).take():
+            pass
+        with clients.places("other key", HERE, blue).take():
+            pass
+
+
+def test_a_session_takes_one_place_of_its_tenant_too() -> None:
+    places = limits(0).places("key", HERE, Tenant("blue", limit=1, user_limit=1))
+    scope = {"type": "http", PLACES: places}
+    with places_for(request(1), scope), places_for(request(2), scope):
+        with pytest.raises(ClientBusy), places_for(request(1, "other"), scope):
+            pass
+
+
+def test_requests_of_tenants_are_counted_and_others_are_not() -> None:
+    counted = TenantCounters()
+    clients = ClientLimits(settings(client_limit=0), 2, counted)
+    places = clients.places("key", HERE, Tenant("blue", limit=1))
+    with places.take(), clients.places(None, HERE).take(), pytest.raises(ClientBusy):
+        with places.take():
+            pass
+    with pytest.raises(InvalidRequest), places.take(2):
+        pass
+    assert counted.requests == {("blue", "accepted"): 1, ("blue", "refused"): 2}
 
 
 @given(

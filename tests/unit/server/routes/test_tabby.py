@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ def test_of_the_snippets_the_most_wanted_is_the_last() -> None:
 
 def test_what_tabby_only_logs_or_searches_with_changes_nothing() -> None:
     ignored = {"git_url": "https://git.example/a.git", "clipboard": "x", "edit_history": None}
-    assert parse(ignored, user="ada", mode="standard", stream=True, prompt="p") == parse()
+    assert parse(ignored, mode="standard", stream=True, prompt="p") == parse()
+    assert parse(ignored, user="ada") == replace(parse(), user="ada")
     assert not asked({"segments": {"prefix": "a"}, "stream": True}).streamed
 
 

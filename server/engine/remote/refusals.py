@@ -1,0 +1,116 @@
+"""Errors as inference servers tell them, and what each says of whom else to ask. PURE.
+
+OpenAI, llama-server   {"error": {"message": ..., "code": 400, "type": ...}}
+vLLM, older            {"object": "error", "message": ..., "code": 400}
+FastAPI's              {"detail": ...}, of fields [{"loc": [...], "msg": ..., "input": ...}]
+TGI                    {"error": "...", "error_type": ...}
+proxies                plain text, or a page
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from suture.server.engine.remote.errors import BackendBusy, BackendFailed, BackendRefused
+from suture.server.errors import SutureError
+
+MAX_MESSAGE = 300
+# {"error": {"message": "..."}}
+MAX_DEPTH = 3
+LONGEST_WAIT_S = 60
+_BUSY = frozenset({429, 503})
+# They say something of how we were set up (the key, the path, the model's name), not of a request:
+# a backend that is set up in another way would answer.
+_NOT_OF_THE_REQUEST = frozenset({407, 408})
+_NOWHERE = frozenset({404, 405})
+_KEY = frozenset({401, 403})
+
+
+class NotFound(BackendFailed):
+    """There is nothing at a path, or no model of that name."""
+
+
+def error_told(name: str, status: int, headers: Mapping[str, str], content: bytes) -> SutureError:
+    """What an answer comes to whose status is not 200."""
+    told = _message(_json(content)) or _plain(content)
+    return _error(name, status, told, headers.get("retry-after", ""))
+
+
+def told_in_event(name: str, value: object) -> SutureError | None:
+    """What an event comes to that tells of an error, in a stream that began well; else None."""
+    if not isinstance(value, dict):
+        return None
+    error = value.get("error")
+    if not error and value.get("object") != "error":
+        return None
+    within = error if isinstance(error, dict) else value
+    code = within.get("code")
+    return _error(name, code if type(code) is int else 500, _message(value), "")
+
+
+def _error(name: str, status: int, told: str, retry_after: str) -> SutureError:
+    said = f"{name}: {told} (status {status})" if told else f"{name}: status {status}"
+    if status in _KEY:
+        return BackendFailed(f"{name}: it wants another API key than ours (status {status})")
+    if status in _BUSY:
+        return BackendBusy(said, _seconds(retry_after))
+    if status in _NOWHERE:
+        return NotFound(said)
+    if 400 <= status < 500 and status not in _NOT_OF_THE_REQUEST:
+        return BackendRefused(said)
+    return BackendFailed(said)
+
+
+def _message(told: object) -> str:
+    """What a JSON error says, in one short line; nothing where it says nothing that we know."""
+    for _ in range(MAX_DEPTH):
+        if not isinstance(told, dict):
+            break
+        told = told.get("error") or told.get("message") or told.get("detail")
+    if isinstance(told, list):
+        return _field(told[0]) if told else ""
+    return _short(told) if isinstance(told, str) else ""
+
+
+def _field(wrong: object) -> str:
+    """What is wrong with a field, without what stands in it."""
+    if not isinstance(wrong, dict):
+        return ""
+    at = wrong.get("loc")
+    where = ".".join(map(str, at)) if isinstance(at, list) else ""
+    return _short(f"{where}: {wrong.get('msg', '')}")
+
+
+def _plain(content: bytes) -> str:
+    """A text that is no JSON and no page."""
+    text = content.decode("utf-8", "replace").strip()
+    return "" if text.startswith(("<", "{", "[")) else _short(text)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text[: 4 * MAX_MESSAGE].split())
+    line = "".join(character for character in line if character.isprintable())
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
+
+
+def _json(content: bytes) -> object:
+    try:
+        value: object = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _seconds(retry_after: str) -> int:
+    """How long to wait, from the header's seconds or date; one second without any."""
+    if retry_after.isascii() and retry_after.isdigit():
+        wait_s = int(retry_after[:9])
+    else:
+        try:
+            wait_s = int(parsedate_to_datetime(retry_after).timestamp() - time.time()) + 1
+        except (ValueError, OverflowError):
+            wait_s = 1
+    return min(max(wait_s, 1), LONGEST_WAIT_S)
