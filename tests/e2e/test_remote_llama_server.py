@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ import pytest
 
 from support.llama_server import llama_cpp_server
 from support.vocabularies import pulled
-from suture.healing import Encode, Vocabulary, stable_boundary
+from suture.healing import Encode, SaidAgain, Vocabulary, stable_boundary, word_end
 from suture.server.engine.remote.errors import BackendFailed, TokenizerDiffers
 from suture.server.engine.remote.llama_server import LlamaServer
+from suture.server.engine.remote.openai import OpenAI
+from suture.server.engine.remote.openai_chat import OpenAIChat
 from suture.server.engine.remote.probe import Probed, detect, model_of, probe
-from suture.server.engine.remote.protocol import Affinity, Asked, Heard, Json
+from suture.server.engine.remote.protocol import Adapter, Affinity, Asked, Heard, Json
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.request import SamplingParams
 
@@ -78,11 +80,10 @@ class Server:
         )
         return replace(asked, **fields)
 
-    def answer(self, asked: Asked) -> list[Heard]:
-        return asyncio.run(self._answer(asked))
+    def answer(self, asked: Asked, adapter: Adapter | None = None) -> list[Heard]:
+        return asyncio.run(self._answer(asked, adapter or LlamaServer()))
 
-    async def _answer(self, asked: Asked) -> list[Heard]:
-        adapter = LlamaServer()
+    async def _answer(self, asked: Asked, adapter: Adapter) -> list[Heard]:
         hear = adapter.reader(self.vocabulary)
         body = adapter.body(asked, "small", self.vocabulary)
         heard = [hear(event) async for event in self.ask(body, adapter.path)]
@@ -92,14 +93,14 @@ class Server:
         ids = [token_id for one in heard for token_id in one.token_ids or ()]
         return b"".join(map(self.vocabulary.bytes_of, ids))
 
-    async def ask(self, body: Json, path: str) -> AsyncIterator[object]:
+    async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:
         async with (
             httpx2.AsyncClient(base_url=self.url, timeout=TIMEOUT_S) as client,
             client.stream("POST", path, json=body) as response,
         ):
             assert response.status_code == 200, await response.aread()
             async for line in response.aiter_lines():
-                if line.startswith("data: "):
+                if line.startswith("data: ") and line != "data: [DONE]":
                     yield json.loads(line.removeprefix("data: "))
 
     async def get(self, path: str) -> object:
@@ -185,13 +186,37 @@ def test_closing_the_connection_frees_the_slot(server: Server) -> None:
             if n_heard == n_events:
                 assert not server.is_idle
                 break
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
 
     asyncio.run(leave_after(3))
     until = time.monotonic() + 20
     while not server.is_idle:
         assert time.monotonic() < until, "the slot is still busy"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("adapter", [OpenAI(), OpenAIChat(), OpenAIChat("continue")])
+def test_its_openai_api_is_one_of_that_api(server: Server, adapter: Adapter) -> None:
+    end = word_end(b"def add(a, b):\n    return a + b\n\n\nprint(ad")
+    asked = server.asked(
+        "", prompt_ids=tuple(server.encode(end.kept)), pending=end.pending, level="hygiene"
+    )
+    heard = server.answer(replace(asked, max_tokens=12), adapter)
+    assert "".join(one.text for one in heard)
+    assert [one.finish for one in heard if one.finish] in (["length"], ["stop"])
+    [usage] = [one.usage for one in heard if one.usage is not None]
+    assert usage.prompt > 0 and 0 < usage.completion <= 12
+
+
+def test_the_end_of_a_clean_prompt_is_said_again(server: Server) -> None:
+    end = word_end(CODE.encode() + b"\n    def last(self")
+    asked = server.asked(
+        "", prompt_ids=tuple(server.encode(end.kept)), pending=end.pending, level="hygiene"
+    )
+    heard = server.answer(replace(asked, max_tokens=12), OpenAI())
+    again = SaidAgain(end.pending)
+    new = again.feed("".join(one.text for one in heard).encode())
+    assert again.done and new
 
 
 def test_the_probe_finds_what_it_is_and_that_it_heals(server: Server) -> None:

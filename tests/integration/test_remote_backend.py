@@ -347,7 +347,8 @@ def test_one_that_says_it_is_not_well_is_not_asked_in_another_way(
 
 
 def test_what_is_asked_is_counted() -> None:
-    fake = speaking(faults=deque(["500", "429", "400", "dies", None]))
+    # On a kept connection a death is tried again, over a new one.
+    fake = speaking(faults=deque(["500", "429", "400", "dies", "dies", None]))
 
     async def ask(url: str) -> None:
         backend = Backend(url)
@@ -382,3 +383,36 @@ def test_a_password_in_a_url_is_not_in_its_name() -> None:
     with pytest.raises(SetupError) as caught:
         Backend("http://me:secret@localhost:99999")
     assert "secret" not in str(caught.value)
+
+
+def test_a_kept_connection_that_the_backend_has_closed_is_no_failure() -> None:
+    n_heads: list[int] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request of each connection; the next one finds it closed."""
+        n_heads.append(0)
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                n_heads[-1] += 1
+                if n_heads[-1] > 1:
+                    return
+                body = b'data: {"n": 1}\n\ndata: [DONE]\n\n'
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async def ask_twice() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1")
+        backend = Backend(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", stall_s=5)
+        for _ in range(2):
+            said = [event async for event in backend.stream("/v1/completions", {}, {})]
+            assert said == [{"n": 1}]
+        await backend.close()
+        server.close()
+        await asyncio.sleep(0.05)
+
+    run(ask_twice())
+    assert n_heads == [2, 1]

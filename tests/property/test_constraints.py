@@ -27,10 +27,28 @@ GRAMMARS = [
     'root ::= | "a" |',
     'root ::= "::=" [:=|()#.]* other\nother ::= ".|("',
     'root ::= "\\x41b" [\\x61b] | "\\x41" [\\x5dc]',
+    'root ::= [\\x5eab] "\\x0b" | [\\U0001F600\\x2da] | "\\U0001F600\\u00e9\\x5c"',
     'a ::= "a" root?\nroot ::= "b" a | [^a-b]',
 ]
 SAID = st.text(st.sampled_from('ab[]"-.|(:=#rotxé😀 é\n'), max_size=5) | st.sampled_from(
-    ["me", "Abb", "Aba", "A]", "Ac", "aa", "root", "b\n", '[]-"', 'a"', "::=.|(", "::=(.|(", "bab"]
+    [
+        "me",
+        "^\x0b",
+        "😀é\\",
+        "-",
+        "Abb",
+        "Aba",
+        "A]",
+        "Ac",
+        "aa",
+        "root",
+        "b\n",
+        '[]-"',
+        'a"',
+        "::=.|(",
+        "::=(.|(",
+        "bab",
+    ]
 )
 
 

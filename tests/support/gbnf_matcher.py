@@ -26,7 +26,9 @@ class Dialect:
 _CODE = r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}"
 _STRICT_CODE = _CODE.replace("{2}", "{2}(?![0-9a-fA-F])")
 LLAMA = Dialect(r"[a-zA-Z0-9-]+", r"""[nrt\\"\[\]-]""", _CODE, any_char=True, empty=True)
-STRICT = Dialect(r"[a-zA-Z-][a-zA-Z0-9-]*", r'[nrt\\"]', _STRICT_CODE, any_char=False, empty=False)
+STRICT = Dialect(
+    r"[a-zA-Z-][a-zA-Z0-9-]*", r'[nrt\\"\]-]', _STRICT_CODE, any_char=False, empty=False
+)
 
 
 def matches(grammar: str, text: str, dialect: Dialect = LLAMA) -> bool:

@@ -171,16 +171,39 @@ class Backend:
         within_s = within_s or self._stall_s
         if content is not None:
             headers = {**headers, "Content-Type": "application/json"}
-        request = self._http.build_request(method, path, headers=headers, content=content)
         with self._mapping_errors(within_s):
             async with asyncio.timeout(within_s):
-                response = await self._http.send(request, stream=True)
+                response = await self._send(method, path, headers, content)
             try:
                 if response.status_code != 200:
                     raise await self._error(response)
                 yield response
             finally:
                 await response.aclose()
+
+    async def _send(
+        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx2.Response:
+        """The head of an answer.
+
+        A kept connection may be closed there as we use it: nobody has read the request then, and
+        it goes out again over a new one.
+        """
+        opened: list[str] = []
+
+        async def trace(event: str, info: object) -> None:
+            if event.startswith("connection.connect"):
+                opened.append(event)
+
+        while True:
+            request = self._http.build_request(
+                method, path, headers=headers, content=content, extensions={"trace": trace}
+            )
+            try:
+                return await self._http.send(request, stream=True)
+            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+                if opened:
+                    raise
 
     async def _look(self, path: str) -> bytes:
         """What is at a path, to the end, so that the connection may be used again."""

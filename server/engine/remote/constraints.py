@@ -19,6 +19,7 @@ empty literal.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from suture.healing import Vocabulary
@@ -42,9 +43,10 @@ _TOKEN = re.compile(
     | (?P<sign>[()|.])""",
     re.VERBOSE | re.DOTALL,
 )
-# Escapes that xgrammar knows in one place only, or in none; and after `\x` it reads all digits.
-_ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_NOT_PORTABLE = frozenset('[]-"')
+_ESCAPES = re.compile(r"\\(?:x(..)|u(....)|U(.{8})|(.))", re.DOTALL)
+# What has to be escaped where; `^` begins a set of others only where it stands as itself.
+_IN_LITERAL = {**_CONTROLS, "\\": r"\\", '"': r"\""}
+_IN_SET = {**_CONTROLS, "\\": r"\\", "]": r"\]", "-": r"\-", "^": r"\u005E"}
 
 
 def regex_of(pending: bytes) -> str | None:
@@ -72,6 +74,12 @@ def composed(pending: bytes, grammar: str) -> str | None:
     if rules is None:
         return None
     return f"root ::= {f'{literal} ' if pending else ''}{_PREFIX}root\n{rules}"
+
+
+def grammar_for(pending: bytes, grammar: str) -> str | None:
+    """As `composed`; with nothing pending a grammar that has no other writing stays as it is."""
+    both = composed(pending, grammar)
+    return grammar if both is None and not pending else both
 
 
 def mistakable(text: bytes, pending: bytes) -> bool:
@@ -147,12 +155,18 @@ def _portable(token: re.Match[str]) -> str:
     match token.lastgroup:
         case "name":
             return _PREFIX + text
-        case "literal" | "set":
-            return text[0] + _ESCAPES.sub(_portable_escape, text[1:-1]) + text[-1]
+        case "literal":
+            return _ESCAPES.sub(lambda escape: _escaped(escape, _IN_LITERAL), text)
+        case "set":
+            return _ESCAPES.sub(lambda escape: _escaped(escape, _IN_SET), text)
     return r"[^\x00]" if text == "." else text
 
 
-def _portable_escape(match: re.Match[str]) -> str:
-    if match[1] or match[2] in _NOT_PORTABLE:
-        return f"\\u{int(match[1], 16) if match[1] else ord(match[2]):04X}"
-    return match[0]
+def _escaped(escape: re.Match[str], signs: Mapping[str, str]) -> str:
+    """An escape as all read it: the character itself, where that is one that can be seen."""
+    code = escape[1] or escape[2] or escape[3]
+    named = {"n": "\n", "r": "\r", "t": "\t"}
+    char = chr(int(code, 16)) if code else named.get(escape[4], escape[4])
+    if char in signs or char.isprintable():
+        return signs.get(char, char)
+    return f"\\u{ord(char):04X}" if ord(char) < 0x10000 else f"\\U{ord(char):08X}"

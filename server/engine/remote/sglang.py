@@ -15,7 +15,7 @@ from typing import Any
 from suture.healing import Vocabulary
 from suture.server.engine.remote.affinity import routing_headers
 from suture.server.engine.remote.constraints import (
-    composed,
+    grammar_for,
     known_ends,
     regex_of,
     taken_for_text,
@@ -136,7 +136,7 @@ def _sampling_params(asked: Asked, vocabulary: Vocabulary) -> Json:
 def _constraint(asked: Asked) -> Json:
     pending = asked.pending if asked.level != "none" else b""
     if asked.grammar is not None:
-        both = composed(pending, asked.grammar)
+        both = grammar_for(pending, asked.grammar)
         return {"ebnf": both} if both else {}
     regex = regex_of(pending) if pending else None
     return {"regex": regex} if regex else {}

@@ -20,7 +20,7 @@ from typing import Any
 from suture.healing import Vocabulary
 from suture.server.engine.remote.affinity import routing_headers
 from suture.server.engine.remote.constraints import (
-    composed,
+    grammar_for,
     known_ends,
     regex_of,
     taken_for_text,
@@ -118,7 +118,7 @@ class Vllm:
         }
         if asked.sampling.seed is not None:
             body["seed"] = _int64(asked.sampling.seed)
-        if biases := _biases(asked, vocabulary):
+        if biases := self._biases(asked, vocabulary):
             body["logit_bias"] = biases
         if asked.ignore_eos:
             body["ignore_eos"] = True
@@ -141,16 +141,26 @@ class Vllm:
         """The one constraint, as a field of the body; none where nothing is asked for."""
         pending = asked.pending if asked.level != "none" else b""
         if asked.grammar is not None:
-            return _grammar(pending, asked.grammar)
+            both = grammar_for(pending, asked.grammar)
+            return {"structured_outputs": {"grammar": both}} if both else {}
         regex = regex_of(pending) if pending else None
         return {"structured_outputs": {"regex": regex}} if regex else {}
+
+    def _biases(self, asked: Asked, vocabulary: Vocabulary) -> dict[str, float]:
+        """The client's biases, and bans of the special tokens that may be taken for text."""
+        biases = biases_of(asked.sampling)
+        for token_id in taken_for_text(asked, known_ends(vocabulary), vocabulary):
+            if len(biases) >= MAX_BIASES:
+                break
+            biases[str(token_id)] = -100.0
+        return biases
 
 
 class VllmStrict(Vllm):
     """A vLLM that was started with Suture's logits processor.
 
-    It takes any bytes, masks by tokens and knows special ones from their text. A grammar goes
-    beside it, but would be one for the pending bytes too: then healing is the grammar's.
+    That takes any bytes, masks by tokens and knows special ones from their text. A grammar would be
+    one for the pending bytes too: beside one, healing is the grammar's.
     """
 
     def _constraint(self, asked: Asked) -> Json:
@@ -160,20 +170,10 @@ class VllmStrict(Vllm):
             return {}
         return {"vllm_xargs": {"heal_hex": asked.pending.hex()}}
 
-
-def _grammar(pending: bytes, grammar: str) -> Json:
-    both = composed(pending, grammar)
-    return {"structured_outputs": {"grammar": both}} if both else {}
-
-
-def _biases(asked: Asked, vocabulary: Vocabulary) -> dict[str, float]:
-    """The client's biases, and bans of the special tokens that may be taken for text."""
-    biases = biases_of(asked.sampling)
-    for token_id in taken_for_text(asked, known_ends(vocabulary), vocabulary):
-        if len(biases) >= MAX_BIASES:
-            break
-        biases[str(token_id)] = -100.0
-    return biases
+    def _biases(self, asked: Asked, vocabulary: Vocabulary) -> dict[str, float]:
+        if asked.grammar is not None:
+            return super()._biases(asked, vocabulary)
+        return biases_of(asked.sampling)
 
 
 def _least(asked: Asked) -> int:

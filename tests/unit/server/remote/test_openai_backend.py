@@ -65,9 +65,9 @@ def test_nothing_can_be_forced() -> None:
 @pytest.mark.parametrize(
     ("field", "fields"),
     [
-        ("top_k", {"sampling": SamplingParams(1.0, top_k=40)}),
+        ("top_k", {"sampling": SamplingParams(1.0, top_k=20)}),
         ("min_p", {"sampling": SamplingParams(1.0, min_p=0.1)}),
-        ("repeat_penalty", {"sampling": SamplingParams(repeat_penalty=1.1)}),
+        ("repeat_penalty", {"sampling": SamplingParams(repeat_penalty=1.3)}),
         ("json_schema", {"grammar": "root ::= [a]", "grammar_field": "json_schema"}),
         ("n_probs", {"n_probs": 1}),
         ("min_tokens", {"min_tokens": 1}),
@@ -82,6 +82,12 @@ def test_what_the_api_lacks_is_refused(field: str, fields: dict[str, Any]) -> No
     with pytest.raises(InvalidRequest) as refused:
         OpenAI().check(CompletionRequest("a", **fields))
     assert refused.value.field == field
+
+
+def test_what_dialects_draw_with_for_those_who_say_nothing_is_not_refused() -> None:
+    usual = SamplingParams(0.8, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty=1.1)
+    OpenAI().check(CompletionRequest("a", sampling=usual))
+    assert not {"top_k", "min_p", "repetition_penalty"} & body(sampling=usual).keys()
 
 
 def test_the_candidates_after_the_first_are_asked_for_too() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ class TinyEngine:
         self.shown = shown
         self.bodies: list[Json] = []
 
-    async def ask(self, body: Json, path: str) -> AsyncIterator[object]:
+    async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:
         assert path == "/v1/completions"
         self.bodies.append(body)
         pending = self.pending(body)
@@ -136,16 +136,37 @@ def test_another_tokenizer_is_found_and_the_text_that_differs_is_named() -> None
 
 def test_a_token_outside_of_the_vocabulary_is_of_another_tokenizer() -> None:
     class Larger(TinyEngine):
-        async def ask(self, body: Json, path: str) -> AsyncIterator[object]:
+        async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:
             yield {"choices": [{"text": "x", "token_ids": [100_000]}]}
 
     with pytest.raises(TokenizerDiffers, match="100000"):
         probed(Larger("recursive"))
 
 
+def test_an_answer_is_not_read_further_than_it_is_looked_at() -> None:
+    n_ended = 0
+
+    class Endless(TinyEngine):
+        async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:
+            nonlocal n_ended
+            pending = self.pending(body)
+            try:
+                async for event in super().ask(body, path):
+                    if pending and event["choices"][0].get("finish_reason"):  # type: ignore[index]
+                        break
+                    yield event
+                while pending:
+                    yield {"choices": [{"text": "x", "token_ids": toy_encode(b"x")}]}
+            finally:
+                n_ended += 1
+
+    assert probed(Endless("canonical")).level == "canonical"
+    assert n_ended == 10
+
+
 def test_a_server_that_does_not_answer_is_no_matter_of_levels() -> None:
     class Down(TinyEngine):
-        async def ask(self, body: Json, path: str) -> AsyncIterator[object]:
+        async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:
             raise BackendFailed("status 500")
             yield
 
@@ -156,7 +177,7 @@ def test_a_server_that_does_not_answer_is_no_matter_of_levels() -> None:
 def test_where_nothing_can_be_forced_one_request_is_enough() -> None:
     n_asked = 0
 
-    async def ask(body: Json, path: str) -> AsyncIterator[object]:
+    async def ask(body: Json, path: str) -> AsyncGenerator[object, None]:
         nonlocal n_asked
         n_asked += 1
         yield {"choices": [{"text": "x", "finish_reason": "length"}]}

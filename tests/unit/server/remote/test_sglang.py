@@ -50,6 +50,8 @@ def test_a_grammar_is_the_only_constraint() -> None:
     assert params["ebnf"].startswith('root ::= "Na" client-root')
     assert "regex" not in params
     assert SGLang().level(asked(pending=b"\0")) == "none"
+    plain = "root ::= [] | [a]"
+    assert body(pending=b"", grammar=plain)["sampling_params"]["ebnf"] == plain
 
 
 def test_specials_are_banned_where_they_could_be_taken_for_pending_text() -> None:

@@ -139,6 +139,21 @@ def test_where_they_cannot_be_one_the_grammar_is_kept_and_nothing_healed() -> No
     assert sent.startswith("root ::= client-root")
 
 
+def test_a_grammar_that_has_no_other_writing_is_never_dropped() -> None:
+    grammar = "root ::= [] | [a]"
+    assert Vllm().level(asked(grammar=grammar)) == "none"
+    sent = body(asked(pending=b"", level="none", grammar=grammar))
+    assert sent["structured_outputs"] == {"grammar": grammar}
+
+
+def test_the_strict_variant_bans_nothing_because_it_knows_special_tokens() -> None:
+    wanted = asked(pending=b"<")
+    assert "logit_bias" in body(wanted)
+    assert "logit_bias" not in VllmStrict().body(wanted, "tiny", VOCABULARY)
+    with_grammar = replace(wanted, grammar='root ::= "a"')
+    assert "logit_bias" in VllmStrict().body(with_grammar, "tiny", VOCABULARY)
+
+
 def test_the_strict_variant_forces_any_bytes_by_their_hex() -> None:
     wanted = asked(pending=b"\x00\xc3")
     sent = VllmStrict().body(wanted, "tiny", VOCABULARY)
