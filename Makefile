@@ -18,7 +18,7 @@ export CODE_SERVER_DIR ?= $(abspath $(EDITORS)/code-server)
 VSCODE := editor-clients/vscode
 VSIX := $(VSCODE)/suture.vsix
 
-.PHONY: setup demo serve clients vscode test test-editors check fix pages bench .bench clean
+.PHONY: setup demo serve clients vscode test editors test-editors test-vllm check fix pages bench .bench clean
 
 setup: $(STAMP)
 	@$(BIN)/python .dev/llama_wheel.py
@@ -59,20 +59,31 @@ $(VSCODE)/node_modules/.package-lock.json: $(VSCODE)/package-lock.json
 test: setup
 	@$(BIN)/python -m pytest
 
+editors: setup
+	@$(BIN)/python .dev/install_editors.py $(EDITORS)
+	@$(MAKE) --no-print-directory vscode
+
 # The same scenarios in each editor. Installs what is missing: a browser and tmux (as root, with apt),
 # Node 24 and code-server (700 MB), the extension; the first time that takes two minutes. What is still
 # missing then fails its tests.
-test-editors: setup
-	@$(BIN)/python .dev/install_editors.py $(EDITORS)
-	@$(MAKE) --no-print-directory vscode
+test-editors: editors
 	@EDITORS_NEEDED=1 $(BIN)/python -m pytest tests/editors $(ARGS)
+
+# Suture before a real vLLM and its router, beside the same model in Suture's own engine; what came of
+# it in a report. The first time vLLM is installed: 2.5 GB, three minutes. TORCH_INDEX is the address
+# of PyTorch's index for CPUs, needed where pip is not configured with one that has these builds.
+VLLM := $(VENV)/vllm
+REPORT ?= tests/vllm/REPORT.md
+test-vllm: setup
+	@$(BIN)/python .dev/install_vllm.py $(VLLM) $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
+	@VLLM_DIR=$(abspath $(VLLM)) VLLM_REPORT=$(abspath $(REPORT)) $(BIN)/python -m pytest tests/vllm $(ARGS)
 
 check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
-	@$(BIN)/mypy .dev/demo.py .dev/install_editors.py .dev/llama_wheel.py .dev/record_neovim.py
+	@$(BIN)/mypy .dev/demo.py .dev/install_editors.py .dev/install_vllm.py .dev/llama_wheel.py .dev/record_neovim.py
 	@$(BIN)/lint-imports
 
 fix: setup

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import asdict, replace
@@ -24,7 +25,7 @@ from suture.lsp.context.other_files import OtherFiles
 from suture.lsp.context.workspace import workspace_of
 from suture.lsp.counting import Counting
 from suture.lsp.documents import Cursor, Position
-from suture.lsp.gates import Refusal
+from suture.lsp.gates import Refusal, switch_gate
 from suture.lsp.http_client import READY, Address, Health, ServerClient, Unanswered
 from suture.lsp.launch import Presence, locate
 from suture.lsp.positions import ENCODINGS
@@ -66,7 +67,7 @@ class Bridge(LanguageServer):
         self.counts: Counter[str] = Counter()
         self.counting = Counting(lambda: stats_file(load_settings().cache))
         self.profile = CURSOR
-        self.status = Status(self._send_status)
+        self.status = Status(self._send_status, self._off)
         options, _ = read_options(None)
         self.client = ServerClient(self._locate, self._on_health)
         self.completions = Completions(self.client, secrets.token_hex(8), options)
@@ -139,6 +140,7 @@ class Bridge(LanguageServer):
         self.status.complain(complaints)
         if options != before:
             self.completions.forget()
+            self.status.switched()
         if options.server != before.server:
             self.client.relocate()
             if self._is_configured.is_set():
@@ -288,6 +290,10 @@ class Bridge(LanguageServer):
         elif health.reason in ("UNREACHABLE", "LOADING"):
             self._was_gone = True
         self.begin(self._show_progress(health.reason == "LOADING"))
+
+    def _off(self) -> Refusal | None:
+        completions = self.completions
+        return switch_gate(completions.options, completions.switches, time.monotonic())
 
     def _send_status(self, status: Json) -> None:
         self.protocol.notify("suture/status", status)

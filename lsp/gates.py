@@ -63,13 +63,20 @@ def file_gate(
     """Why no suggestion comes in a file; None where one may."""
     if (excluded := exclusion(path_of(uri), options)) is not None:
         return excluded
+    if (off := switch_gate(options, switches, now)) is not None:
+        return off
+    if not switches.has_language(options, language):
+        return Refusal("DISABLED", f"suggestions are turned off for {language}")
+    return None
+
+
+def switch_gate(options: Options, switches: Switches, now: float) -> Refusal | None:
+    """Why no suggestion comes in any file; None where one may in some."""
     if not switches.is_on(options):
         return Refusal("DISABLED", "suggestions are turned off")
     if now < switches.snoozed_until:
         minutes = -(-(switches.snoozed_until - now) // 60)
         return Refusal("DISABLED", f"suggestions are snoozed for {minutes:.0f} min more")
-    if not switches.has_language(options, language):
-        return Refusal("DISABLED", f"suggestions are turned off for {language}")
     return None
 
 

@@ -161,6 +161,7 @@ def _toggle(bridge: Bridge, *arguments: Any) -> Json:
     language = arguments[0] if arguments else None
     if not arguments or isinstance(language, str):
         completions.switches = completions.switches.toggled(completions.options, language)
+        bridge.status.switched()
     if isinstance(language, str):
         return {"enabled": completions.switches.has_language(completions.options, language)}
     return {"enabled": completions.switches.is_on(completions.options)}
@@ -175,6 +176,7 @@ def _snooze(bridge: Bridge, *arguments: Any) -> Json:
         return {"minutes": bridge.completions.snoozed_s / 60}
     minutes = float(min(minutes, MAX_SNOOZE_MIN))
     bridge.completions.snooze(time.monotonic() + 60 * minutes)
+    bridge.status.switched()
     return {"minutes": minutes}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from suture.lsp.completions import Outcome
+from suture.lsp.gates import Refusal
 from suture.lsp.http_client import READY, Health
 
 Json = dict[str, Any]
@@ -33,10 +34,14 @@ _MESSAGES = {
 
 
 class Status:
-    """Tells `send` what changed, and nothing twice; the first time when it is opened."""
+    """Tells `send` what changed, and nothing twice; the first time when it is opened.
 
-    def __init__(self, send: Callable[[Json], None]) -> None:
+    `off` says why nothing is suggested anywhere, where that is so.
+    """
+
+    def __init__(self, send: Callable[[Json], None], off: Callable[[], Refusal | None]) -> None:
         self._send = send
+        self._off = off
         self._health = READY
         self._outcome = Outcome()
         self._complaint = ""
@@ -51,6 +56,8 @@ class Status:
     @property
     def shown(self) -> Json:
         """What the status item says now."""
+        if (off := self._off()) is not None:
+            return self._as_json("Inactive", off.message, off.reason)
         health = self._health
         reason, message = health.reason, health.message
         if reason is None:
@@ -71,6 +78,12 @@ class Status:
         is_told = reason is not None and reason == self._health.reason
         if not is_told and reason not in ("SUPERSEDED", "CANCELLED"):
             self._outcome = outcome
+        self._tell()
+
+    def switched(self) -> None:
+        """Switches or options are others: what they refused last they may refuse no more."""
+        if self._outcome.reason in ("DISABLED", "EXCLUDED"):
+            self._outcome = Outcome()
         self._tell()
 
     def complain(self, complaints: list[str]) -> None:

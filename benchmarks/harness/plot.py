@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 860, 320, 60, 40, 36
 _COLOURS = ("#1b7837", "#762a83")
@@ -107,3 +108,64 @@ def plot_bars(groups: Mapping[str, Mapping[str, tuple[float, float]]], title: st
                 f' text-anchor="middle" font-size="11">{round(value, 2) + 0.0:.2f}</text>'
             )
     return "\n".join([*parts, "</svg>", ""])
+
+
+_LINES = ("#1b7837", "#762a83", "#d95f02", "#1f78b4", "#999999", "#e7298a", "#000000")
+Line = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Lines over the same horizontal axis; the vertical one is logarithmic and has `ticks`."""
+
+    title: str
+    across: str
+    lines: Mapping[str, Line]
+    ticks: Sequence[float]
+
+
+def plot_panels(panels: Sequence[Panel], title: str) -> str:
+    """Panels side by side, whose lines have the same names and colours."""
+    width = (_WIDTH - 10) // len(panels)
+    names = list(panels[0].lines)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT + 60}"'
+        ' font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT + 60}" fill="white"/>',
+        f'<text x="20" y="20" font-size="14">{title}</text>',
+    ]
+    for index, name in enumerate(names):
+        x, y = 20 + index % 4 * 205, 34 + index // 4 * 16
+        parts.append(f'<rect x="{x}" y="{y}" width="14" height="4" fill="{_LINES[index]}"/>')
+        parts.append(f'<text x="{x + 20}" y="{y + 6}">{name}</text>')
+    for index, panel in enumerate(panels):
+        parts += _panel(panel, index * width + 50, width - 66)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(panel: Panel, left: float, width: float) -> list[str]:
+    floor, roof = _HEIGHT + 18.0, 96.0
+    furthest = max(x for line in panel.lines.values() for x, _ in line)
+    low, high = math.log10(panel.ticks[0]), math.log10(panel.ticks[-1])
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        share = (math.log10(min(max(y, panel.ticks[0]), panel.ticks[-1])) - low) / (high - low)
+        return round(left + x / furthest * width, 1), round(floor - share * (floor - roof), 1)
+
+    parts = [f'<text x="{left}" y="{roof - 14}">{panel.title}</text>']
+    for tick in panel.ticks:
+        y = at(0, tick)[1]
+        parts.append(f'<line x1="{left}" x2="{left + width}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{tick:g}</text>')
+    for x in sorted({x for line in panel.lines.values() for x, _ in line}):
+        parts.append(f'<text x="{at(x, 1)[0]}" y="{floor + 16}" text-anchor="middle">{x:g}</text>')
+    parts.append(
+        f'<text x="{left + width / 2}" y="{floor + 34}" text-anchor="middle">{panel.across}</text>'
+    )
+    for index, line in enumerate(panel.lines.values()):
+        points = " ".join("{},{}".format(*at(x, y)) for x, y in line)
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{_LINES[index]}" stroke-width="2"'
+            ' opacity="0.8"/>'
+        )
+    return parts

@@ -90,7 +90,7 @@ def test_embedded_and_remote_say_the_same(in_front: Served, small_server: Served
 def behind(token_id: int, scored: Any) -> float:
     """By how many nats a token is behind the best one in its place."""
     tops = {one["id"]: one["logprob"] for one in scored["top_logprobs"]}
-    return max(tops.values()) - float(tops.get(token_id, -99.0))
+    return float(max(tops.values()) - tops.get(token_id, -99.0))
 
 
 def test_streams_stop_and_leave_the_engine_idle(in_front: Served, llama_server: str) -> None:

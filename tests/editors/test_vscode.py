@@ -9,14 +9,14 @@ import signal
 import subprocess
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from editors.needed import missing
-from editors.vscode import VSCode, editing
+from editors.vscode import HAS_FOCUS, VSCode, editing
 from editors.workbench import NODE, ROOT, VSIX, Workbench, why_not
 from support.http_server import serving
 from support.writing_completer import WritingCompleter
@@ -24,6 +24,7 @@ from suture.lsp.gates import _NOT_CODE
 from suture.lsp.settings import Options, _Section
 from suture.lsp.stats import stats_file
 from suture.lsp.tally import Counts
+from suture.server.errors import Loading
 
 CLIENT = ROOT / "editor-clients" / "vscode"
 BODY = "def add(a, b):\n    return a + b\n"
@@ -173,14 +174,19 @@ def vscode(scene: tuple[VSCode, WritingCompleter]) -> VSCode:
     menus = dict.fromkeys(("suture.enable", "suture.languages"))
     editor.bench.configure({**menus, "suture.path": str(editor.program)})
     editor.configure({"debounceMs": 0, "prefetch": False}, closes_brackets=False)
-    editor.open(f"{len(os.listdir(editor.bench.workspace))}.py", "")
+    open_fresh(editor, "")
     return editor
+
+
+def open_fresh(editor: VSCode, text: str) -> None:
+    """A file of its own: the bridge remembers what it suggested in one."""
+    editor.open(f"{len(os.listdir(editor.bench.workspace))}.py", text)
 
 
 def shows(editor: VSCode, preview: str) -> None:
     with suppress(AssertionError):
         editor.bench.until(lambda: editor.preview == preview, 30)
-    assert (editor.preview, editor.status["reason"]) == (preview, None)
+    assert (editor.preview, editor.status.get("reason")) == (preview, None)
 
 
 def choose(editor: VSCode, label: str) -> None:
@@ -188,7 +194,7 @@ def choose(editor: VSCode, label: str) -> None:
     page = editor.bench.page
     page.click('[id="suture.suture.status"]')
     page.locator(".quick-input-widget .monaco-list-row").filter(has_text=label).first.click()
-    page.wait_for_function("() => document.activeElement.closest('.editor-instance')")
+    page.wait_for_function(HAS_FOCUS)
 
 
 def menu(editor: VSCode) -> tuple[str, list[str]]:
@@ -207,14 +213,7 @@ def menu(editor: VSCode) -> tuple[str, list[str]]:
 def restart(editor: VSCode) -> None:
     """Start the bridge anew, until it is asked behind the next key."""
     editor.bench.run("suture.restart")
-
-    def is_up() -> bool:
-        with suppress(AssertionError):  # its commands are not there yet
-            # Behind the page's knowing of who is asked.
-            return bool(editor.status and counts(editor.bench) == {} and editor.text is not None)
-        return False
-
-    editor.bench.until(is_up)
+    editor.bench.until(lambda: (editor.bridge_status() or {}).get("counts") == {})
 
 
 def counts(bench: Workbench) -> dict[str, int]:
@@ -276,6 +275,41 @@ def test_a_snooze_is_shown_and_ended(vscode: VSCode) -> None:
     shows(vscode, BODY)
 
 
+@contextmanager
+def loading(completer: WritingCompleter) -> Iterator[None]:
+    """The model is being loaded, and is there behind the block."""
+    completer.loading, completer.raised = "loading", {0: Loading("the model is being loaded")}
+    try:
+        yield
+    finally:
+        completer.loading, completer.raised = "ready", {}
+
+
+def test_whoever_waits_for_the_model_is_answered_once_it_is_there(
+    scene: tuple[VSCode, WritingCompleter], vscode: VSCode
+) -> None:
+    with loading(scene[1]):
+        vscode.type("def add")
+        vscode.bench.until(lambda: vscode.status["reason"] == "LOADING")
+        assert vscode.preview == "def add"
+    shows(vscode, BODY)
+
+
+def test_nobody_is_answered_who_has_left_when_the_model_is_there(
+    scene: tuple[VSCode, WritingCompleter], vscode: VSCode
+) -> None:
+    completer = scene[1]
+    with loading(completer):
+        vscode.type("def add")
+        vscode.bench.until(lambda: vscode.status["reason"] == "LOADING")
+        open_fresh(vscode, "def add")
+        vscode.go_to(0, 7)
+        n_before = len(completer.requests)
+    vscode.bench.until(lambda: vscode.status["reason"] is None)
+    vscode.bench.page.wait_for_timeout(300)
+    assert vscode.preview == "def add" and len(completer.requests) == n_before
+
+
 def test_what_is_shown_partly_accepted_and_hidden_is_told(vscode: VSCode) -> None:
     bench = vscode.bench
     restart(vscode)
@@ -293,7 +327,7 @@ def test_what_is_shown_partly_accepted_and_hidden_is_told(vscode: VSCode) -> Non
     assert counts(bench)["shown"] == n_shown, "it is the same one, of which less is left"
     vscode.dismiss()
     bench.until(lambda: counts(bench).get("rejected") == 1)
-    assert vscode.preview == vscode.text
+    bench.until(lambda: vscode.preview == vscode.text)
     vscode.type("    r")
     shows(vscode, BODY)
     vscode.accept("all")
@@ -320,10 +354,12 @@ def test_what_is_accepted_in_part_is_counted_in_characters(
     completer = scene[1]
     completer.text = "say('😀😀')\nquit()\n"
     cache = vscode.program.parent
+    restart(vscode)
     try:
         vscode.open("counted.lua", "")
         vscode.type("say(")
         shows(vscode, completer.text)
+        vscode.bench.until(lambda: counts(vscode.bench).get("shown"))
         vscode.accept("line")
         vscode.bench.until(lambda: kept(cache, "lua").characters)
     finally:
@@ -343,6 +379,7 @@ def test_what_is_accepted_is_what_is_saved(vscode: VSCode) -> None:
     vscode.type("def add")
     shows(vscode, BODY)
     vscode.accept("all")
+    vscode.bench.until(lambda: vscode.text == BODY)
     vscode.bench.page.keyboard.press("Control+s")
     saved = vscode.bench.workspace / "saved.py"
     vscode.bench.until(lambda: saved.read_text() == BODY)
@@ -350,12 +387,12 @@ def test_what_is_accepted_is_what_is_saved(vscode: VSCode) -> None:
 
 def test_a_suggestion_is_explained_on_a_page_that_cannot_be_changed(vscode: VSCode) -> None:
     bench = vscode.bench
-    vscode.open("asked.py", "def add")
+    open_fresh(vscode, "def add")
     vscode.go_to(0, 7)
     vscode.ask()
     shows(vscode, BODY)
     choose(vscode, "Explain this suggestion")
-    page = bench.page.locator(".editor-group-container").nth(1).locator(".view-lines")
+    page = bench.page.locator('.monaco-editor[data-uri^="suture-explanation:"] .view-lines')
 
     def said() -> str:
         return " ".join(page.inner_text().replace("\xa0", " ").split())

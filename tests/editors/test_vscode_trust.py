@@ -58,14 +58,14 @@ def test_files_that_are_not_open_are_read_once_the_workspace_is_trusted(tmp_path
         with workbench(workspace, settings, is_trusted=False) as bench:
             editor = VSCode(bench, program, url)
             bench.until(lambda: editor.status)
-            editor.warm_up()
             editor.open("at_hand.py", TEXT)
             editor.go_to(2, 0)
             editor.type("n")
+            bench.until(lambda: completer.requests)
             # Other files are looked at in a pause of a second.
             bench.page.wait_for_timeout(4000)
             editor.type("e")
-            bench.until(lambda: completer.requests[-1].prefix == TEXT + "ne")
+            bench.until(lambda: any(one.prefix == TEXT + "ne" for one in completer.requests))
             assert not has_read()
             trust(bench)
             editor.open("at_hand.py", TEXT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,6 +53,8 @@ _SHOWN = r"""() => {
     .find((one) => top(one) === top(line));
   return number ? {number: Number(number.textContent), lines: [written(line), ...below]} : null;
 }"""
+# Whether keys go into a text.
+HAS_FOCUS = """() => document.activeElement?.closest(".editor-instance") != null"""
 _PASTE = """(text) => {
   const clipboardData = new DataTransfer();
   clipboardData.setData("text/plain", text);
@@ -75,18 +77,6 @@ class VSCode:
         self._has_tabs = False
         self._n_boxes = 0
 
-    def warm_up(self) -> None:
-        """Type until a key is answered: what asks comes into an editor when it has time."""
-        self.open("", "")
-        before = self.bench.run("suture.explainLast")
-
-        def is_answered() -> bool:
-            self.type("x")
-            self.bench.page.wait_for_timeout(500)
-            return bool(self.bench.run("suture.explainLast") != before)
-
-        self.bench.until(is_answered)
-
     def configure(self, options: Mapping[str, Any], closes_brackets: bool) -> None:
         """What was set before and is not named any more is its default again."""
         closing = "languageDefined" if closes_brackets else "never"
@@ -96,7 +86,7 @@ class VSCode:
         self._set = set(wanted)
         self.bench.configure({**editor, **unset, **wanted})
         # Behind all that the bridge was told.
-        self.bench.until(lambda: self.status and self.bench.run("suture.status"))
+        self.bench.until(lambda: self.bridge_status() is not None)
 
     def open(self, name: str, text: str) -> None:
         self._has_tabs = "\t" in text
@@ -111,6 +101,7 @@ class VSCode:
             tabSize=_TAB_WIDTH if self._has_tabs else _TAB_SIZE,
         )
         assert is_open, f"{name} was not opened with its text"
+        self.bench.page.wait_for_function(HAS_FOCUS)
         self._n_boxes = len(self.bench.boxes())
 
     def go_to(self, line: int, index: int) -> None:
@@ -184,6 +175,14 @@ class VSCode:
     def status(self) -> dict[str, Any]:
         return self.bench.ask("status") or {}
 
+    def bridge_status(self) -> dict[str, Any] | None:
+        """What `suture.status` answers; None before the bridge is up."""
+        if not self.status:
+            return None
+        with suppress(AssertionError):  # its commands are not there yet
+            return self.bench.run("suture.status")  # type: ignore[no-any-return]
+        return None
+
     @property
     def complaints(self) -> list[str]:
         return self.bench.boxes()[self._n_boxes :]
@@ -237,7 +236,6 @@ def editing(url: str, workspace: Path) -> Iterator[VSCode]:
         with workbench(workspace, settings) as bench:
             editor = VSCode(bench, program, url)
             bench.until(lambda: editor.status)
-            editor.warm_up()
             yield editor
 
 

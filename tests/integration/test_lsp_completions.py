@@ -290,6 +290,29 @@ def test_two_documents_are_asked_about_at_once_and_closing_one_ends_its_request(
     assert {one.prefix: one.path for one in completer.requests} == {"x": "/a.py", "y": None}
 
 
+def test_that_all_is_off_or_on_again_is_told_before_anything_is_asked() -> None:
+    async def edit(url: str) -> None:
+        async with editing(url, VSCODE, ALONE) as editor:
+            for enable, reason in ((False, "DISABLED"), (True, None)):
+                settings = {"suture": ALONE | {"enable": enable}}
+                editor.notify("workspace/didChangeConfiguration", {"settings": settings})
+                await editor.status_with(reason)
+            await editor.command("toggle")
+            assert (await editor.status_with("DISABLED"))["message"] == "suggestions are turned off"
+            await editor.command("toggle")
+            await editor.status_with(None)
+            await editor.command("snooze", 5)
+            assert "5 min" in (await editor.status_with("DISABLED"))["message"]
+            editor.open("x")
+            assert await editor.inline(0, 1) == []
+            await editor.command("snooze", 0)
+            # Nor does it go on saying what was refused last.
+            await editor.status_with(None)
+
+    with serving(FakeCompleter(says("a"))) as url:
+        asyncio.run(edit(url))
+
+
 def test_files_of_secrets_and_what_is_turned_off_are_never_sent() -> None:
     completer = FakeCompleter(says("a"))
 

@@ -151,7 +151,7 @@ def test_e3_each_failure_ends_in_the_right_error(
 ) -> None:
     fake = speaking(fault=fault)
     with playing(fake) as url, pytest.raises(kind, match=words) as caught:
-        run(events(url, stall_s=0.3))
+        run(events(url, stall_s=0.3 if fault.startswith("stalls") else 15))
     assert url in str(caught.value)
 
 
@@ -194,6 +194,34 @@ def test_e2_an_event_has_its_time_and_not_each_of_its_bytes() -> None:
         async with server:
             with pytest.raises(BackendFailed, match=r"nothing came for 0\.3 s"):
                 await events(f"http://127.0.0.1:{port}", stall_s=0.3)
+            await asyncio.sleep(0.1)
+
+    run(ask())
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_e2_what_is_at_a_path_is_read_in_bounds(
+    monkeypatch: pytest.MonkeyPatch, drips: bool
+) -> None:
+    monkeypatch.setattr(backend_module, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(backend_module, "LOOK_S", 0.5 if drips else 15)
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not reader.at_eof() and not writer.is_closing():
+            writer.write(b" " if drips else bytes(10_000))
+            await asyncio.sleep(0.02)
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(pour, "127.0.0.1", 0)
+        async with server:
+            backend = Backend(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            words = "nothing came for" if drips else "more than 100000 bytes"
+            with pytest.raises(BackendFailed, match=words):
+                await backend.get("/v1/models")
+            await backend.close()
             await asyncio.sleep(0.1)
 
     run(ask())
@@ -328,6 +356,19 @@ def test_any_of_them_is_found_well(kind: Any) -> None:
     with playing(fake) as url:
         run(ask(url))
     assert [one.path for one in fake.asked][-1] == ("/v1/models" if kind == "openai" else "/health")
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 400])
+def test_where_health_is_not_told_the_models_say_that_it_is_well(status: int) -> None:
+    async def ask(url: str) -> None:
+        backend = Backend(url)
+        await backend.check()
+        await backend.close()
+
+    fake = speaking(health=status)
+    with playing(fake) as url:
+        run(ask(url))
+    assert [one.path for one in fake.asked] == ["/health", "/v1/models"]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, BackendBusy), (500, BackendFailed)])

@@ -198,7 +198,9 @@ def test_a2_what_fails_before_it_says_anything_is_asked_elsewhere(
             assert await answer(fleet) == (second, TEXT)
 
     run(check())
-    assert len(fakes[first].completions) == 1 and not fakes[third].completions
+    # The probe's connection is kept, and may have been closed before: it is tried over a new one.
+    assert len(fakes[first].completions) == (2 if fault == "dies" else 1)
+    assert not fakes[third].completions
 
 
 @pytest.mark.parametrize("fault", MIDDLE)
@@ -230,7 +232,7 @@ def test_a2_what_two_backends_die_of_is_shown_to_no_third(fakes: dict[str, FakeB
                 await answer(fleet)
 
     run(check())
-    assert sum(len(fake.completions) for fake in fakes.values()) == 2
+    assert sum(bool(fake.completions) for fake in fakes.values()) == 2
 
 
 def test_a2_what_one_refuses_no_other_is_asked(fakes: dict[str, FakeBackend]) -> None:

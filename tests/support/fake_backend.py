@@ -568,10 +568,11 @@ async def _run(
     )
     serving.set_result(lambda: loop.call_soon_threadsafe(stopped.set))
     await stopped.wait()
-    server.close()
-    # Who was connected in this very turn is heard of some turns later; sockets close in the next.
+    # Who was accepted in this turn is connected some turns later, which a closed server forbids.
+    loop.remove_reader(listener)
     for _ in range(10):
         await asyncio.sleep(0)
+    server.close()
     for transport in transports:
         transport.abort()
     for _ in range(10):

@@ -9,6 +9,7 @@ import {type Disposable, EventEmitter, type InlineCompletionItem, type LogOutput
 import {type Middleware, State as ClientState} from "vscode-languageclient/node";
 
 import {toldOf} from "./accepting";
+import {Again} from "./again";
 import {createClient, type QuietClient} from "./client";
 import {DID_SHOW, type Status, STATUS} from "./protocol";
 import {Restarts} from "./restarts";
@@ -29,6 +30,7 @@ interface Live {
 
 export class Session implements Disposable {
   readonly seen = new Seen((document, item) => this.notify(DID_SHOW, toldOf(document, item)));
+  private readonly again = new Again();
   private readonly changed = new EventEmitter<void>();
   readonly onDidChange = this.changed.event;
   private readonly failed = new EventEmitter<void>();
@@ -119,8 +121,11 @@ export class Session implements Disposable {
     });
     const client = createClient(found.path, this.log, restarts, this.middleware());
     client.onNotification(STATUS, (status: Status) => {
+      if (this.live?.client !== client) return;
+      const before = this._status;
       this._status = status;
       this.changed.fire();
+      void this.again.told(before, status);
     });
     client.onDidChangeState(({newState}) => this.became(client, newState));
     client.onDidFailToStart((error) => this.couldNotStart(client, error));
@@ -140,14 +145,14 @@ export class Session implements Disposable {
     const live = this.live;
     if (!live) return;
     this.live = undefined;
+    this.seen.forget();
+    this.set({is: "off"});
     live.restarts.end();
     // One that is being started can not be stopped.
     await Promise.race([live.started, new Promise((resolve) => setTimeout(resolve, START_MS))]);
     const process = live.client.serverProcess;
     await live.client.dispose().catch(() => undefined); // it may be dead, or only half alive
     if (process?.exitCode === null && process.signalCode === null) process.kill();
-    this.seen.forget();
-    this.set({is: "off"});
   }
 
   private became(client: QuietClient, state: ClientState): void {
@@ -170,7 +175,9 @@ export class Session implements Disposable {
     return {
       provideInlineCompletionItems: (document, position, context, token, next) => {
         if (!this.isUp) return [];
-        const answered = Promise.resolve(next(document, position, context, token));
+        const answered = Promise.resolve(
+          next(document, position, this.again.noted(document, position, context), token),
+        );
         return this.seen.note(document, token, answered.catch((): InlineCompletionItem[] => []));
       },
       // The status item says what is going on.

@@ -23,6 +23,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Literal
 from urllib.parse import urlsplit
 
+import h11
 import httpx2
 
 from suture.server.engine.remote.errors import (
@@ -33,7 +34,7 @@ from suture.server.engine.remote.errors import (
 )
 from suture.server.engine.remote.event_stream import EventParser, EventTooLarge
 from suture.server.engine.remote.protocol import Json
-from suture.server.engine.remote.refusals import NotFound, error_told, told_in_event
+from suture.server.engine.remote.refusals import NotServed, error_told, told_in_event
 from suture.server.errors import SetupError, SutureError
 from suture.server.sse import encode_json
 from suture.server.tls import tls_error
@@ -137,8 +138,8 @@ class Backend:
         """
         try:
             await self._look("/health")
-        except NotFound:
-            # All have a list of models.
+        except (NotServed, BackendRefused):
+            # It is no path of theirs, or one that is not for us; all have a list of models.
             await self._look("/v1/models")
 
     async def close(self) -> None:
@@ -175,7 +176,7 @@ class Backend:
             async with asyncio.timeout(within_s):
                 response = await self._send(method, path, headers, content)
             try:
-                if response.status_code != 200:
+                if not response.is_success:
                     raise await self._error(response)
                 yield response
             finally:
@@ -201,8 +202,9 @@ class Backend:
             )
             try:
                 return await self._http.send(request, stream=True)
-            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                if opened:
+            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError) as error:
+                is_answered = isinstance(_cause(error), h11.RemoteProtocolError)
+                if opened or is_answered:
                     raise
 
     async def _look(self, path: str) -> bytes:

@@ -22,19 +22,21 @@ MAX_MESSAGE = 300
 MAX_DEPTH = 3
 LONGEST_WAIT_S = 60
 _BUSY = frozenset({429, 503})
-# They say something of how we were set up (the key, the path, the model's name), not of a request:
-# a backend that is set up in another way would answer.
-_NOT_OF_THE_REQUEST = frozenset({407, 408})
-_NOWHERE = frozenset({404, 405})
 _KEY = frozenset({401, 403})
+_PLACE = frozenset({404, 405, 407})
+# Too slow for it.
+_TIMEOUT = 408
 
 
-class NotFound(BackendFailed):
-    """There is nothing at a path, or no model of that name."""
+class NotServed(BackendFailed):
+    """There is no such path or model, or not for our key: how we were set up does not fit.
+
+    It says nothing of the request: a backend that is set up in another way would answer.
+    """
 
 
 def error_told(name: str, status: int, headers: Mapping[str, str], content: bytes) -> SutureError:
-    """What an answer comes to whose status is not 200."""
+    """What an answer comes to whose status is none of success."""
     told = _message(_json(content)) or _plain(content)
     return _error(name, status, told, headers.get("retry-after", ""))
 
@@ -52,14 +54,14 @@ def told_in_event(name: str, value: object) -> SutureError | None:
 
 
 def _error(name: str, status: int, told: str, retry_after: str) -> SutureError:
-    said = f"{name}: {told} (status {status})" if told else f"{name}: status {status}"
     if status in _KEY:
-        return BackendFailed(f"{name}: it wants another API key than ours (status {status})")
+        return NotServed(f"{name}: it wants another API key than ours (status {status})")
+    said = f"{name}: {told} (status {status})" if told else f"{name}: status {status}"
     if status in _BUSY:
         return BackendBusy(said, _seconds(retry_after))
-    if status in _NOWHERE:
-        return NotFound(said)
-    if 400 <= status < 500 and status not in _NOT_OF_THE_REQUEST:
+    if status in _PLACE or 300 <= status < 400:
+        return NotServed(said)
+    if 400 <= status < 500 and status != _TIMEOUT:
         return BackendRefused(said)
     return BackendFailed(said)
 

@@ -73,6 +73,13 @@ def test_neovims_own_asks_and_the_layer_accepts_parts(built_in: Session) -> None
     assert editor.complaints == []
 
 
+def test_over_neovims_own_the_plugin_watches_nothing_itself(built_in: Session) -> None:
+    # It did in this editor, before that had the stand-in.
+    watches = "return (pcall(vim.api.nvim_get_autocmds, { group = ... }))"
+    assert built_in.editor.lua(watches, "suture.builtin") is True
+    assert built_in.editor.lua(watches, "suture.inline") is False
+
+
 def test_over_neovims_own_it_is_asked_again_once_the_model_is_there(built_in: Session) -> None:
     editor = built_in.editor
     built_in.completer.loading = "loading"

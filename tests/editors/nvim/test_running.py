@@ -111,17 +111,25 @@ def test_a_long_status_is_one_line_and_health_warns_of_it(session: Session) -> N
 
 
 def test_health_warns_where_suggestions_are_off(session: Session) -> None:
+    def health(after: str, told: str) -> str:
+        """What it says behind a command, before a key is typed."""
+        editor.lua("_G.told = {}")
+        editor.nvim.command(f"stopinsert | Suture {after}")
+        editor.until(lambda: f"suture: {told}" in editor.told)
+        editor.nvim.command("checkhealth suture")
+        report = editor.text
+        editor.nvim.command("silent! tabonly!")
+        return report
+
     editor = session.open("")
-    editor.nvim.command("Suture snooze 5")
-    editor.until(lambda: "suture: quiet for 5 min" in editor.told)
-    editor.type("def add")
-    editor.until(lambda: editor.status["reason"] == "DISABLED")
-    editor.nvim.command("stopinsert | checkhealth suture")
-    report = editor.text
-    editor.nvim.command("silent! tabonly! | Suture snooze 0")
-    editor.until(lambda: "suture: no longer quiet" in editor.told)
+    report = health("snooze 5", "quiet for 5 min")
     assert "WARNING status: Inactive DISABLED suggestions are snoozed" in report
     assert "`:Suture snooze 0`" in report
+    editor.type("def add")
+    editor.until(lambda: editor.status["reason"] == "DISABLED")
+    assert "OK status: Normal\n" in health("snooze 0", "no longer quiet")
+    assert "DISABLED suggestions are turned off" in health("disable", "suggestions are off")
+    assert "OK status: Normal\n" in health("enable", "suggestions are on")
     editor = session.open("")
     editor.type("def add")
     editor.shows(ADD)

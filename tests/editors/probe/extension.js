@@ -31,12 +31,14 @@ const ACTIONS = {
       : await workspace.openTextDocument({content: text, language});
     const editor = await window.showTextDocument(document, {preview: false});
     // One that was open of late is read anew from the disk.
-    for (let n = 0; path && document.getText() !== text && n < 50; n++) {
+    const deadline = Date.now() + SETTLE_MS;
+    while (path && document.getText() !== text && Date.now() < deadline) {
       await commands.executeCommand("workbench.action.files.revert");
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
     editor.options = {tabSize};
     await commands.executeCommand("workbench.action.focusActiveEditorGroup");
+    await waken();
     return document.getText() === text;
   },
 
@@ -70,8 +72,9 @@ const ACTIONS = {
     return (await commands.executeCommand(command, ...(given ?? []))) ?? null;
   },
 
-  /** What the extension says of itself; null before it runs. */
-  status() {
+  /** What the extension says of itself; null before it runs. The page knows whom to ask by then. */
+  async status() {
+    await caughtUp();
     return vscode.extensions.getExtension("suture.suture")?.exports?.status ?? null;
   },
 };
@@ -79,6 +82,15 @@ const ACTIONS = {
 /** Wait for all that happened in the page until now: what it tells comes before this answer. */
 async function caughtUp() {
   await commands.executeCommand("noop");
+}
+
+/**
+ * Have the editor look for inline suggestions from its first key on. Each editor of each group does
+ * so when the browser has time, up to five seconds after it was made. This command has it do so at
+ * once, and nothing else where nothing is shown.
+ */
+async function waken() {
+  await commands.executeCommand("editor.action.accessibleViewAcceptInlineCompletion");
 }
 
 async function closeAll() {

@@ -12,14 +12,18 @@ local M = {}
 ---@type suture.Options?
 local options
 local problems = {}
+-- What was started, until it is stopped: two would draw over each other.
+local front
 
---- Who asks and draws: Neovim itself where it can, else this plugin.
-function M.front()
+--- Neovim itself where it can, else this plugin.
+local function wanted_front()
   local has_own = vim.fn.has('nvim-0.11') == 1 and vim.lsp.inline_completion ~= nil
-  if has_own and options and options.builtin then
-    return require('suture.builtin')
-  end
-  return require('suture.inline')
+  return require(has_own and options.builtin and 'suture.builtin' or 'suture.inline')
+end
+
+--- Who asks and draws.
+function M.front()
+  return front or require('suture.inline')
 end
 
 --- Let the server know buffers as they are shown, and again when their language is another.
@@ -56,8 +60,8 @@ function M.setup(given)
   if type(vim.g.suture) == 'table' and type(merged) == 'table' then
     merged = vim.tbl_deep_extend('force', vim.g.suture, merged)
   end
-  if options then
-    M.front().stop()
+  if front then
+    front.stop()
   end
   options, problems = options_of.read(merged)
   if #problems > 0 then
@@ -67,7 +71,7 @@ function M.setup(given)
   ghost.define_colours()
   keys.configure(options)
   watch_buffers()
-  local front = M.front()
+  front = wanted_front()
   front.start(options)
   server.configure(options, {
     ready = front.attached,

@@ -50,7 +50,7 @@ def test_of_a_wrong_field_its_name_is_told_and_not_what_stood_in_it() -> None:
         (500, BackendFailed),
         (502, BackendFailed),
         (307, BackendFailed),
-        (204, BackendFailed),
+        (408, BackendFailed),
         # How we are set up: the key, and the model's name or the path.
         (401, BackendFailed),
         (403, BackendFailed),
