@@ -33,6 +33,7 @@ from harness.fleet.developers import Trace, traces
 from harness.fleet.engines import ENGINES
 from harness.fleet.prompts import MAX_ANCHORS
 from harness.fleet.routing import (
+    Bound,
     CacheAware,
     Oracle,
     Policy,
@@ -48,6 +49,7 @@ from harness.plot import Panel, plot_panels
 from harness.tables import percentile, print_table, show_progress
 
 from suture.server.engine.remote.affinity import affinity_key, rendezvous
+from suture.server.engine.remote.fleet import FREE_LOAD, SPILL
 
 # Of our server and, which reads all of the suffix at each key, of llama-server. The second is from
 # before healing was exact.
@@ -57,16 +59,16 @@ MEASURED_KEYS = (
     ("llama-server", 12, 1211, 653, 727, "629.5"),
 )
 
-Factory = Callable[[random.Random], Policy]
+Factory = Callable[[random.Random, Bound], Policy]
 POLICIES: Mapping[str, Factory] = {
-    "round robin": lambda rng: RoundRobin(),
-    "random": Random,
-    "less loaded of two": PowerOfTwo,
-    "user": lambda rng: Rendezvous(by_user),
-    "user, file": lambda rng: Rendezvous(by_file),
-    "user, file, bounded": lambda rng: Rendezvous(by_file, is_bounded=True),
-    "cache_aware, text": lambda rng: CacheAware(),
-    "oracle": lambda rng: Oracle(),
+    "round robin": lambda rng, bound: RoundRobin(),
+    "random": lambda rng, bound: Random(rng),
+    "less loaded of two": lambda rng, bound: PowerOfTwo(rng),
+    "user": lambda rng, bound: Rendezvous(by_user),
+    "user, file": lambda rng, bound: Rendezvous(by_file),
+    "user, file, bounded": lambda rng, bound: Rendezvous(by_file, bound),
+    "cache_aware, text": lambda rng, bound: CacheAware(),
+    "oracle": lambda rng, bound: Oracle(bound),
 }
 OURS = "user, file, bounded"
 READS_TEXT = {"cache_aware, text"}
@@ -78,7 +80,7 @@ READS_TEXT = {"cache_aware, text"}
 TYPING, PEAK = 52 / 480, 8000 / (400e6 / 86400)
 # A replica has enough to do once so many less suggestions come before the next key than with few.
 # First texts alone would not tell: those that never came in time are not among them.
-GOAL, FEW = 0.9, 8
+GOAL, FEW = 0.8, 16
 
 
 def main() -> None:
@@ -110,6 +112,10 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--anchors", type=int, default=MAX_ANCHORS, metavar="N", help="of a front")
     parser.add_argument("--kv", type=int, metavar="N", help="tokens that an engine remembers")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--spill", type=float, default=SPILL, metavar="X", help="of the bound")
+    parser.add_argument(
+        "--free-load", type=int, default=FREE_LOAD, metavar="N", help="of the bound"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--loads", nargs="+", type=int, metavar="N", help="developers a replica")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="an SVG of --loads")
@@ -132,6 +138,7 @@ def setting_of(args: argparse.Namespace) -> Setting:
         seconds=60.0 + 60 * args.minutes,
         layout=args.layout,
         n_anchors=args.anchors,
+        bound=Bound(args.spill, args.free_load),
         seed=args.seed,
     )
 
@@ -139,7 +146,7 @@ def setting_of(args: argparse.Namespace) -> Setting:
 def outcome_of(name: str, setting: Setting, known: Sequence[Trace]) -> Outcome:
     show_progress(f"{name}: {setting.n_developers} developers, {setting.n_replicas} replicas")
     chosen = replace(setting, sends_text=name in READS_TEXT)
-    outcome = simulate(chosen, POLICIES[name](random.Random(setting.seed)), known)
+    outcome = simulate(chosen, POLICIES[name](random.Random(setting.seed), setting.bound), known)
     show_progress("")
     return outcome
 
@@ -218,12 +225,14 @@ COLUMNS = (
 
 
 def print_head(setting: Setting) -> None:
+    bound = setting.bound
     engine, minutes = setting.engine, (setting.seconds - setting.warm_s) / 60
     print(f"\n{engine.what}")
     print(
         f"{setting.n_replicas} replicas of {engine.n_kv:,} tokens in blocks of {engine.block},"
         f" {setting.n_developers} developers typing, {minutes:g} minutes, {setting.layout},"
-        f" {setting.n_anchors} anchors, seed {setting.seed}"
+        f" {setting.n_anchors} anchors, bound {bound.spill:g} and {bound.free_load},"
+        f" seed {setting.seed}"
     )
 
 

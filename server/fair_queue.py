@@ -16,12 +16,14 @@ A turn is one item, whatever serving it costs, which nobody knows before.
 
 from __future__ import annotations
 
+import bisect
 import collections
-from collections.abc import Callable, Hashable, Iterator
+import itertools
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-# Names of users come from clients: there may be as many as these think of. Who does not wait and
-# was served before so many others is forgotten, and counts as never served.
+# Names of users come from clients: there may be as many as these think of. Who has not waited since
+# so many others had stopped to is forgotten, and counts as never served.
 MAX_REMEMBERED = 1024
 
 T = TypeVar("T", bound=Hashable)
@@ -36,43 +38,51 @@ class FairQueue(Generic[T]):
     """
 
     def __init__(self, max_remembered: int = MAX_REMEMBERED) -> None:
-        # Those that wait, in the order in which they began to.
-        self._waiting: dict[Name, dict[Name, collections.deque[T]]] = {}
         self._owners: dict[T, tuple[Name, Name]] = {}
-        self._tenants = _Turns[Name](max_remembered)
-        self._users = _Turns[tuple[Name, Name]](max_remembered)
+        self._items: dict[tuple[Name, Name], collections.deque[T]] = {}
+        self._tenants = _Line[Name]()
+        self._users: dict[Name, _Line[Name]] = {}
+        self._idle_tenants = _Turns[Name](max_remembered)
+        self._idle_users = _Turns[tuple[Name, Name]](max_remembered)
+        self._n_turns = 0
 
     def put(self, item: T, tenant: Name = None, user: Name = None) -> None:
         """Have `item` wait behind all others of the user; those without a name are one."""
         assert item not in self._owners
-        self._owners[item] = tenant, user
-        users = self._waiting.setdefault(tenant, {})
-        users.setdefault(user, collections.deque()).append(item)
+        self._owners[item] = owner = tenant, user
+        if tenant not in self._users:
+            self._users[tenant] = _Line()
+            self._tenants.enter(tenant, self._idle_tenants.take(tenant))
+        if owner not in self._items:
+            self._items[owner] = collections.deque()
+            self._users[tenant].enter(user, self._idle_users.take(owner))
+        self._items[owner].append(item)
 
     def popleft(self) -> T:
         """Take out what is served next, which is a turn of its tenant and user.
 
         Raises `IndexError` where nothing waits.
         """
-        if not self._waiting:
-            raise IndexError("nothing waits")
-        tenant = min(self._waiting, key=self._tenants.last)
-        user = min(self._waiting[tenant], key=lambda name: self._users.last((tenant, name)))
-        item = self._waiting[tenant][user][0]
-        self._tenants.take(tenant, self._waiting.__contains__)
-        self._users.take((tenant, user), self._is_waiting)
+        tenant = self._tenants.first
+        users = self._users[tenant]
+        user = users.first
+        item = self._items[tenant, user][0]
+        self._n_turns += 1
+        self._tenants.serve(tenant, self._n_turns)
+        users.serve(user, self._n_turns)
         self.remove(item)
         return item
 
     def remove(self, item: T) -> None:
         """Take `item` out without a turn. Raises `KeyError` where it does not wait."""
-        tenant, user = self._owners.pop(item)
-        users = self._waiting[tenant]
-        users[user].remove(item)
-        if not users[user]:
-            del users[user]
-        if not users:
-            del self._waiting[tenant]
+        owner = tenant, user = self._owners.pop(item)
+        self._items[owner].remove(item)
+        if not self._items[owner]:
+            del self._items[owner]
+            self._idle_users.keep(owner, self._users[tenant].leave(user))
+        if not self._users[tenant]:
+            del self._users[tenant]
+            self._idle_tenants.keep(tenant, self._tenants.leave(tenant))
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -81,43 +91,66 @@ class FairQueue(Generic[T]):
         return item in self._owners
 
     def __iter__(self) -> Iterator[T]:
-        tenants = sorted(self._waiting, key=self._tenants.last)
-        return iter(_in_turns([self._items_of(tenant) for tenant in tenants]))
+        return iter(_in_turns([self._items_of(tenant) for tenant in self._tenants]))
 
     def _items_of(self, tenant: Name) -> list[T]:
         """A tenant's items in the order in which they are served."""
-        queues = self._waiting[tenant]
-        users = sorted(queues, key=lambda name: self._users.last((tenant, name)))
-        return _in_turns([list(queues[user]) for user in users])
+        return _in_turns([list(self._items[tenant, user]) for user in self._users[tenant]])
 
-    def _is_waiting(self, owner: tuple[Name, Name]) -> bool:
-        tenant, user = owner
-        return user in self._waiting.get(tenant, ())
+
+class _Line(Generic[N]):
+    """Those that wait, in the order of their turns: who was served longest ago first."""
+
+    def __init__(self) -> None:
+        # The latest turn, 0 for none, and a number that rises with who begins to wait.
+        self._places: dict[N, tuple[int, int]] = {}
+        self._order: list[tuple[int, int, N]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def first(self) -> N:
+        return self._order[0][2]
+
+    def enter(self, name: N, last: int) -> None:
+        """`name`, whose latest turn was `last`, begins to wait."""
+        place = self._places[name] = last, next(self._numbers)
+        bisect.insort(self._order, (*place, name))
+
+    def serve(self, name: N, turn: int) -> None:
+        """`name` has a turn, and waits on."""
+        self.leave(name)
+        self.enter(name, turn)
+
+    def leave(self, name: N) -> int:
+        """`name` no longer waits; its latest turn."""
+        place = self._places.pop(name)
+        # No two have one number, so that names are never compared.
+        del self._order[bisect.bisect_left(self._order, place, key=lambda one: one[:2])]
+        return place[0]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[N]:
+        return (name for _, _, name in self._order)
 
 
 class _Turns(Generic[N]):
-    """Who had a turn when. Of those that do not wait, the last `max_remembered` are known."""
+    """The latest turns of those that do not wait; of the last `max_remembered` that did."""
 
     def __init__(self, max_remembered: int) -> None:
         self._max_remembered = max_remembered
-        # The one that had a turn longest ago first.
         self._last: collections.OrderedDict[N, int] = collections.OrderedDict()
-        self._n_taken = 0
 
-    def last(self, name: N) -> int:
-        """The number of the latest turn that `name` had; 0 where none is known."""
-        return self._last.get(name, 0)
+    def keep(self, name: N, last: int) -> None:
+        if last:
+            self._last[name] = last
+        if len(self._last) > self._max_remembered:
+            self._last.popitem(last=False)
 
-    def take(self, name: N, is_waiting: Callable[[N], bool]) -> None:
-        """`name` has a turn. Who waits is not forgotten: it would have another one at once."""
-        self._n_taken += 1
-        self._last[name] = self._n_taken
-        self._last.move_to_end(name)
-        n_over = len(self._last) - self._max_remembered
-        for other in [*self._last] if n_over > 0 else ():
-            if n_over > 0 and not is_waiting(other):
-                del self._last[other]
-                n_over -= 1
+    def take(self, name: N) -> int:
+        """The latest turn of `name`, which is about to wait; 0 where none is known."""
+        return self._last.pop(name, 0)
 
 
 def _in_turns(queues: list[list[T]]) -> list[T]:

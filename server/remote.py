@@ -111,8 +111,13 @@ class RemoteCompleter:
         self._settings = settings
         backends = _backends(settings)
         self._fleet: Fleet[Served] = Fleet(backends, self._probe)
-        parallel = settings.engine_parallel * len(backends)
-        self._runner = RemoteRunner(self._fleet, self._vocabulary, parallel, settings.queue)
+        self._runner = RemoteRunner(
+            self._fleet,
+            self._vocabulary,
+            settings.engine_parallel,
+            settings.queue,
+            n_backends=len(backends),
+        )
         encoding = open_encoding(settings.encode_batch, settings.encode_wait_ms / 1000)
         self._completions = Completions(self._runner, encoding)
         self._texts = token_texts(self._vocabulary, self._codec, self._family)

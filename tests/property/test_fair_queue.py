@@ -195,7 +195,8 @@ def test_who_left_long_ago_is_forgotten() -> None:
     for n in range(1000):
         queue.put(n, f"tenant {n}", f"user {n}")
         assert queue.popleft() == n
-    assert len(queue._tenants._last) == len(queue._users._last) == 8
+    assert len(queue._idle_tenants._last) == len(queue._idle_users._last) == 8
+    assert not (queue._items or queue._users or queue._owners)
 
 
 def test_nothing_is_served_where_nothing_waits() -> None:

@@ -18,10 +18,10 @@ from harness.fleet.prompts import SUFFIX, Planner, Prompt
 from harness.fleet.replica import Job, Replica
 from harness.fleet.routing import (
     Asked,
+    Bound,
     CacheAware,
     Oracle,
     Rendezvous,
-    bound_of,
     by_file,
     by_user,
 )
@@ -259,7 +259,8 @@ def test_no_replica_is_given_more_than_the_bound_while_another_has_less(
     n_open: list[int], user: int
 ) -> None:
     replicas = fleet(len(n_open), n_open)
-    bound, chosen = bound_of(replicas), Rendezvous(by_user, True).choose(asked(user), replicas)
+    bound = Bound().of(replicas)
+    chosen = Rendezvous(by_user, Bound()).choose(asked(user), replicas)
     assert bound > sum(n_open) / len(n_open)
     assert chosen.n_open < bound
     order = rendezvous(by_user(asked(user)), [one.name for one in replicas])
@@ -305,10 +306,10 @@ def test_the_oracle_goes_where_the_prompt_is_until_that_is_too_busy() -> None:
     replicas = fleet(3)
     run_alone(replicas[1], job(12, 1, "b"))
     wanted = Asked(0, 0, job(12, 1, "b"))
-    assert Oracle().choose(wanted, replicas).name == "replica 1"
+    assert Oracle(Bound()).choose(wanted, replicas).name == "replica 1"
     for _ in range(4):
         replicas[1].submit(job(4, 1))
-    assert Oracle().choose(wanted, replicas).name == "replica 0"
+    assert Oracle(Bound()).choose(wanted, replicas).name == "replica 0"
 
 
 # --- beside what was measured
@@ -377,7 +378,7 @@ def needs_simpy(name: str) -> Any:
 def simulated(**setting: object) -> Any:
     simulation = needs_simpy("harness.fleet.simulation")
     whole = simulation.Setting(**{"engine": ENGINES["a100"], **SMALL, **setting})
-    return simulation.simulate(whole, Rendezvous(by_file, is_bounded=True), traces())
+    return simulation.simulate(whole, Rendezvous(by_file, Bound()), traces())
 
 
 def test_every_request_is_answered_superseded_or_still_open() -> None:

@@ -76,25 +76,32 @@ def by_file(asked: Asked) -> str:
     return affinity_key("", str(asked.user), str(asked.file))
 
 
-def bound_of(replicas: Sequence[Replica]) -> int:
-    """How many requests our front lets a replica have while another has less."""
-    n_open = sum(one.n_open for one in replicas) + 1
-    return max(FREE_LOAD, math.ceil(SPILL * n_open / len(replicas)))
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many requests a replica may have while another has less: `spill` times what each would
+    have if all had the same, and no less than `free_load`. As our front has it."""
+
+    spill: float = SPILL
+    free_load: int = FREE_LOAD
+
+    def of(self, replicas: Sequence[Replica]) -> float:
+        n_open = sum(one.n_open for one in replicas) + 1
+        return max(self.free_load, math.ceil(self.spill * n_open / len(replicas)))
 
 
 class Rendezvous:
     """Each key has its own order of replicas, and goes to the first, or to the first that is below
     the bound."""
 
-    def __init__(self, key_of: Callable[[Asked], str], is_bounded: bool = False) -> None:
+    def __init__(self, key_of: Callable[[Asked], str], bound: Bound | None = None) -> None:
         self._key_of = key_of
-        self._is_bounded = is_bounded
+        self._bound = bound
         self._orders: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     def choose(self, asked: Asked, replicas: Sequence[Replica]) -> Replica:
         known = {one.name: one for one in replicas}
         order = [known[name] for name in self._order(self._key_of(asked), tuple(known))]
-        bound = bound_of(replicas) if self._is_bounded else math.inf
+        bound = math.inf if self._bound is None else self._bound.of(replicas)
         return next((one for one in order if one.n_open < bound), order[0])
 
     def _order(self, key: str, names: tuple[str, ...]) -> list[str]:
@@ -134,11 +141,14 @@ def _n_first(text: Sequence[Block], known: Set[Block]) -> int:
     return next((n for n, block in enumerate(text) if block not in known), len(text))
 
 
+@dataclass(frozen=True, slots=True)
 class Oracle:
-    """Where most of the prompt is in the cache, which no router can know; with our bound, and of
-    equals the one that has least open."""
+    """Where most of the prompt is in the cache, which no router can know; bounded, and of equals
+    the one that has least open."""
+
+    bound: Bound
 
     def choose(self, asked: Asked, replicas: Sequence[Replica]) -> Replica:
-        bound = bound_of(replicas)
+        bound = self.bound.of(replicas)
         open_ones = [one for one in replicas if one.n_open < bound] or list(replicas)
         return max(open_ones, key=lambda one: (one.n_hits(asked.job), -one.n_open))

@@ -19,7 +19,7 @@ from harness.fleet.developers import Chance, Habits, Suggestion, Trace, suggesti
 from harness.fleet.engines import Engine
 from harness.fleet.prompts import MAX_ANCHORS, Layout, Planner
 from harness.fleet.replica import Job, Replica
-from harness.fleet.routing import Asked, Policy
+from harness.fleet.routing import Asked, Bound, Policy
 from harness.trace import Key
 from suture.lsp.debounce import Debounce
 
@@ -65,6 +65,7 @@ class Setting:
     layout: Layout = "anchor"
     n_anchors: int = MAX_ANCHORS
     sends_text: bool = False
+    bound: Bound = field(default_factory=Bound)
     habits: Habits = field(default_factory=Habits)
     change: Change | None = None
     seed: int = 1

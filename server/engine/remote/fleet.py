@@ -116,6 +116,11 @@ class Fleet(Generic[P]):
             await member.backend.close()
 
     @property
+    def n_ready(self) -> int:
+        """How many backends are asked."""
+        return sum(member.health.is_healthy for member in self._members.values())
+
+    @property
     def is_ready(self) -> bool:
         """Whether there is a backend to ask."""
         return any(member.health.is_healthy for member in self._members.values())

@@ -46,19 +46,26 @@ _log = logging.getLogger("suture.remote")
 
 
 class RemoteRunner:
-    """Has up to `parallel` jobs run at once, and `queue_size` wait beside them in fair turns.
+    """Has up to `parallel` jobs run at once for each backend that is well, and `queue_size` wait
+    beside them in fair turns. There are `n_backends`.
 
     `spare` counts what nobody asked for.
     """
 
     def __init__(
-        self, fleet: Fleet[Served], vocabulary: Vocabulary, parallel: int, queue_size: int
+        self,
+        fleet: Fleet[Served],
+        vocabulary: Vocabulary,
+        parallel: int,
+        queue_size: int,
+        n_backends: int,
     ) -> None:
         self.counters = Counters()
         self.spare = Counters()
         self._fleet = fleet
         self._vocabulary = vocabulary
         self._parallel = parallel
+        self._n_places = parallel * n_backends
         self._queue_size = queue_size
         self._waiting: FairQueue[RemoteJob] = FairQueue()
         self._running: dict[RemoteJob, asyncio.Task[None]] = {}
@@ -69,12 +76,12 @@ class RemoteRunner:
 
     @property
     def capacity(self) -> int:
-        return self._parallel + self._queue_size
+        return self._n_places + self._queue_size
 
     @property
     def parallel(self) -> int:
         """The most jobs that may run at once."""
-        return self._parallel
+        return self._n_places
 
     @property
     def n_waiting(self) -> int:
@@ -93,7 +100,7 @@ class RemoteRunner:
 
     def check_room(self, n_coming: int = 0) -> None:
         self.check_ready()
-        n_waiting = len(self._waiting) + n_coming - (self._parallel - len(self._running))
+        n_waiting = len(self._waiting) + n_coming - (self._n_most - len(self._running))
         if n_waiting >= self._queue_size:
             raise QueueFull(f"{n_waiting} requests wait already", retry_after=2)
 
@@ -139,12 +146,17 @@ class RemoteRunner:
         """Take up nothing any more."""
         self._is_closed = True
 
+    @property
+    def _n_most(self) -> int:
+        """How many may run now. Where no backend is well, those that wait are told so at once."""
+        return self._parallel * max(self._fleet.n_ready, 1)
+
     def _begin_more(self) -> None:
         """Begin jobs that wait, as many as may run."""
-        while self._waiting and len(self._running) < self._parallel:
+        while self._waiting and len(self._running) < self._n_most:
             job = self._waiting.popleft()
             taken = {other.place for other in self._running}
-            job.place = next(i for i in range(self._parallel) if i not in taken)
+            job.place = next(i for i in range(self._n_places) if i not in taken)
             task = asyncio.get_running_loop().create_task(self._run(job, self.counters))
             self._running[job] = task
             task.add_done_callback(partial(self._on_done, job))

@@ -122,6 +122,8 @@ async function answer(request, response) {
     told = {error: String(error?.stack ?? error)};
   }
   response.setHeader("content-type", "application/json");
+  // Or Node would close it some seconds later, perhaps just when the next request is on its way.
+  response.setHeader("connection", "close");
   response.end(JSON.stringify(told));
 }
 
