@@ -46,8 +46,11 @@ Json = dict[str, Any]
 logger = logging.getLogger(__name__)
 
 SECTION = "suture"
+# Told to clients that say that they know it: there is more of the text that is shown.
+DID_GROW = "suture/didGrow"
 NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
 WATCH_S = 2.0
+REPLIED_S = 0.01
 # How long a client may take to tell its configuration, before nobody waits for it any more.
 CONFIGURED_S = 10.0
 
@@ -73,8 +76,8 @@ class Bridge(LanguageServer):
         self.completions = Completions(self.client, secrets.token_hex(8), options)
         self._is_configured = asyncio.Event()
         self.others = OtherFiles(self.protocol.documents, self.completions, self._is_configured)
-        self.completions.others_with = self.others.sent_with
-        self.completions.path_in = self.others.path_in
+        self.completions.bodies.others_with = self.others.sent_with
+        self.completions.bodies.path_in = self.others.path_in
         self._is_of_folders = False
         self._tasks: set[asyncio.Task[Any]] = set()
         # Whether the server may have lost what it had read.
@@ -121,8 +124,11 @@ class Bridge(LanguageServer):
         self._is_copilot_style = "editorPluginInfo" in given
         section = given.get(SECTION)
         self._given = section if isinstance(section, dict) else {}
+        knows = given.get("knows")
+        if isinstance(knows, list) and DID_GROW in knows:
+            self.completions.writings.on_grown = self._on_grown
         self.profile = profile_of(params.client_info.name if params.client_info else "")
-        self.completions.shows_last_line_end = self.profile.shows_last_line_end
+        self.completions.remembered.shows_last_line_end = self.profile.shows_last_line_end
         self._is_of_folders = params.workspace_folders is not None
         self.take_options({})
         if not self._has_configuration:
@@ -281,6 +287,17 @@ class Bridge(LanguageServer):
         elif method == CLOSE:
             self.completions.close(uri)
             self.others.closed(uri)
+
+    def _on_grown(self, cursor: Cursor) -> None:
+        self.begin(self._tell_grown(cursor))
+
+    async def _tell_grown(self, cursor: Cursor) -> None:
+        # Never before the reply that has the beginning of it, which may be on its way.
+        await asyncio.sleep(REPLIED_S)
+        # Where the text has changed since, the client has asked for it, or will.
+        if self.protocol.documents.is_current(cursor):
+            document = {"uri": cursor.uri, "version": cursor.version}
+            self.protocol.notify(DID_GROW, {"textDocument": document})
 
     def _on_health(self, health: Health) -> None:
         self.status.healthy(health)

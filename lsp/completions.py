@@ -2,37 +2,40 @@
 
     gates -> what was shown -> wait for the next key -> one request per document -> the server
 
+What follows a suggestion is asked for ahead (`ahead.py`, Q2); of a text that takes the engine long
+the first line is shown early (`writings.py`, Q3).
+
 Q1  A request ends the one before it in its document: that is answered with nothing, and the engine
     stops. So does a cancelled one, before its reply.
-Q2  What follows a suggestion is asked for ahead, one text at a time. Any other request ends that;
-    who accepts the suggestion gets it, also while it is on its way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suture.lsp.ahead import Ahead, after_accepting
+from suture.lsp.bodies import Bodies, extra_of, files_in
 from suture.lsp.context.chunks import Chunk
 from suture.lsp.debounce import Debounce
-from suture.lsp.documents import Cursor, without_halves
-from suture.lsp.gates import Refusal, Switches, cursor_gate, file_gate, path_of
-from suture.lsp.http_client import Answer, ServerClient, Unanswered
+from suture.lsp.documents import Cursor
+from suture.lsp.gates import Refusal, Switches, cursor_gate, file_gate
+from suture.lsp.http_client import STATES, STATES_AHEAD, Answer, ServerClient, Unanswered
+from suture.lsp.remembered import Remembered
 from suture.lsp.settings import Options
-from suture.lsp.shown import Shown, Suggestion
+from suture.lsp.shown import Suggestion
+from suture.lsp.writing import Writing
+from suture.lsp.writings import Writings
 from suture.server.request import Reason
-from suture.server.shaping.closers import line_rest
 
 Json = dict[str, Any]
 
 # Who asks by hand where a text is shown gets so many others beside it, drawn as freely.
 N_ALTERNATIVES = 3
 _FREELY: Json = {"temperature": 0.8, "top_p": 0.95}
-# What an engine has written by then is shown, up to its last whole line.
-MAX_PREDICT_MS = 4000
 # How long what is known may be held back for others beside it.
 ALTERNATIVES_S = 5.0
 
@@ -59,39 +62,25 @@ class Outcome:
 SUPERSEDED = Outcome(reason="SUPERSEDED", message="a newer request came")
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """A request for what follows a suggestion, and where that is."""
-
-    prefix: str
-    suffix: str
-    task: asyncio.Task[None]
-
-
 class Completions:
     """Completes in all documents of one editor.
 
     `options` and `switches` are those in force, which may change at any time. `session` is a name
-    that no other editor has. Without `shows_last_line_end` a text on an empty line is cut before
-    its last line ends: what is shown, counted and gone on from is one text. `others_with` and
-    `path_in` tell of a document, by its URI, what is sent of other files with it, and its path as
-    the model is told it.
+    that no other editor has.
     """
 
     def __init__(self, client: ServerClient, session: str, options: Options) -> None:
         self.options = options
         self.switches = Switches()
-        self.shows_last_line_end = True
         self.last = Outcome(message="nothing was asked yet")
-        self.others_with: Callable[[str], Sequence[Chunk]] = _nothing
-        self.path_in: Callable[[str], str | None] = _whole_path
+        self.bodies = Bodies(session)
+        self.remembered = Remembered()
+        self.writings = Writings(client, self.remembered, self._on_whole)
         self._client = client
-        self._session = session
-        self._seq = 0
         self._debounce = Debounce()
-        self._shown: dict[str, Shown] = {}
+        self._ahead = Ahead(self._write_ahead)
+        # The request that waits in each document.
         self._flights: dict[str, asyncio.Task[Outcome]] = {}
-        self._ahead: _Ahead | None = None
         # Where a text came last, and where one was dismissed.
         self._last_place: tuple[str, str, str] | None = None
         self._dismissed: tuple[str, str, str] | None = None
@@ -99,29 +88,41 @@ class Completions:
     async def complete(self, cursor: Cursor, is_automatic: bool) -> Outcome:
         """What to suggest at a cursor, and why nothing."""
         started = time.perf_counter()
+        self.writings.end_elsewhere(cursor, self._flights)
         outcome = self._at_hand(cursor, is_automatic)
-        if outcome is None:
+        growing = self.writings.growing_at(cursor)
+        if outcome is None or (growing is not None and not is_automatic):
             outcome = await self._fly(cursor.uri, self._ask(cursor, is_automatic))
         elif outcome.suggestion is None:
             self._end_flight(cursor.uri)
         elif is_automatic or self._last_place != _place(cursor):
             self._end_flight(cursor.uri)
-            self._fetch_ahead(cursor, outcome.suggestion)
+            if growing is None:
+                self._fetch_ahead(cursor, outcome.suggestion)
         else:
             others = self._with_alternatives(cursor, outcome, outcome.suggestion)
             outcome = await self._fly(cursor.uri, others)
         took_ms = (time.perf_counter() - started) * 1000
         outcome = replace(outcome, took_ms=round(took_ms, 1))
+        outcome = self._newest(cursor, outcome)
         if outcome.reason != "SUPERSEDED":
             self.last = outcome
         if outcome.suggestion is not None:
             self._last_place = _place(cursor)
+            self.writings.note_shown(cursor, outcome.suggestion)
         return outcome
+
+    def _newest(self, cursor: Cursor, outcome: Outcome) -> Outcome:
+        """The outcome with as much of its text as there is by now."""
+        suggestion, rest = outcome.suggestion, self.remembered.rest(cursor)
+        if suggestion is None or rest is None or rest.number != suggestion.number:
+            return outcome
+        return replace(outcome, suggestion=rest)
 
     def refuse(self, uri: str, refusal: Refusal) -> Outcome:
         """Note why nothing is asked in a document, where what was asked before ends."""
         self._end_flight(uri)
-        self._end_ahead()
+        self._end_writing(uri)
         self.last = _refused(refusal)
         return self.last
 
@@ -140,11 +141,14 @@ class Completions:
         gate = self._file_gate(cursor)
         if gate is not None:
             return self.refuse(cursor.uri, gate)
+        self._end_writing(cursor.uri)
         return await self._fly(cursor.uri, self._warm(cursor))
 
     async def _warm(self, cursor: Cursor) -> Outcome:
         try:
-            answer = await self._client.infill(self._body(cursor) | {"n_predict": 0})
+            answer = await self._client.infill(
+                self.bodies.at(cursor, self.options) | {"n_predict": 0}
+            )
         except Unanswered as error:
             return Outcome(reason=error.health.reason, message=str(error))
         return Outcome(source="server", report=answer.report)
@@ -152,8 +156,7 @@ class Completions:
     @property
     def is_busy(self) -> bool:
         """Whether somebody waits for the server, or will for what it writes ahead."""
-        is_ahead = self._ahead is not None and not self._ahead.task.done()
-        return is_ahead or bool(self._flights)
+        return self._ahead.is_busy or bool(self._flights) or self.writings.is_busy
 
     def may_read(self, uri: str, language: str) -> bool:
         """Whether anything is asked in a document."""
@@ -162,7 +165,8 @@ class Completions:
     async def read_ahead(self, cursor: Cursor, chunks: Sequence[Chunk]) -> bool:
         """Whether the server has read text of other files, and that around a cursor (C8)."""
         # In a session of its own, for it is nobody's wait that it would end.
-        body = self._body(cursor, "/read") | {"input_extra": _extra(chunks), "n_predict": 0}
+        body = self.bodies.at(cursor, self.options, "/read")
+        body |= {"input_extra": extra_of(chunks), "n_predict": 0}
         try:
             answer = await self._client.read(body)
         except Unanswered:
@@ -171,11 +175,9 @@ class Completions:
 
     def forget(self, uri: str | None = None) -> None:
         """Forget what was shown in a document, or in all."""
-        self._end_ahead()
-        if uri is None:
-            self._shown.clear()
-        else:
-            self._shown.pop(uri, None)
+        self._ahead.end()
+        self.writings.end_shown(uri)
+        self.remembered.forget(uri)
 
     def snooze(self, until: float) -> None:
         """Suggest nothing until then, on the monotonic clock."""
@@ -188,28 +190,38 @@ class Completions:
 
     def end(self) -> None:
         """All that runs ends."""
-        self._end_ahead()
+        self._ahead.end()
+        self.writings.end_all()
         for uri in list(self._flights):
             self._end_flight(uri)
 
     def close(self, uri: str) -> None:
         """A document was closed: what runs for it ends."""
         self._end_flight(uri)
+        self.writings.end(uri)
         self.forget(uri)
 
     def _at_hand(self, cursor: Cursor, is_automatic: bool) -> Outcome | None:
         """What is known without asking."""
         gate = self._file_gate(cursor) or self._dismissal(cursor, is_automatic)
         if gate is not None:
-            self._end_ahead()
+            self._end_writing(cursor.uri)
             return _refused(gate)
-        if (rest := self._rest(cursor)) is not None:
+        if (rest := self.remembered.rest(cursor)) is not None:
+            if (ahead := self._ahead.take_shown(rest)) is not None:
+                ahead.is_shown = True
+                self.writings.hold(ahead)
             return Outcome(rest, source="typed")
         gate = cursor_gate(cursor, is_automatic)
         if gate is None:
             return None
-        self._end_ahead()
+        self._end_writing(cursor.uri)
         return _refused(gate)
+
+    def _end_writing(self, uri: str) -> None:
+        """End what is written in a document, and what is ahead anywhere."""
+        self.writings.end(uri)
+        self._ahead.end()
 
     def _dismissal(self, cursor: Cursor, is_automatic: bool) -> Refusal | None:
         if not is_automatic or self._dismissed != _place(cursor):
@@ -217,35 +229,49 @@ class Completions:
         return Refusal("DISABLED", "what was suggested here was dismissed")
 
     async def _ask(self, cursor: Cursor, is_automatic: bool) -> Outcome:
-        if (ahead := await self._fetched_ahead(cursor)) is not None:
-            return ahead
-        self._end_ahead()
+        asked = time.perf_counter()
+        if (coming := await self._coming(cursor, asked, is_automatic)) is not None:
+            return coming
+        self._end_writing(cursor.uri)
         if not is_automatic:
             self._client.try_again()
         wait_ms = self._debounce.wait_ms(is_automatic, self.options.debounce_ms)
         await asyncio.sleep(wait_ms / 1000)
-        started = time.perf_counter()
-        body = self._body(cursor)
-        files = _files(body)
+        began = time.perf_counter()
+        body = self.bodies.at(cursor, self.options)
+        writing = self.writings.begin(cursor, body, STATES, not is_automatic)
+        self.writings.hold(writing)
         try:
-            answer = await self._client.infill(body)
-        except Unanswered as error:
-            return Outcome(reason=error.health.reason, message=str(error))
-        self._debounce.answered((time.perf_counter() - started) * 1000)
-        suggestion = self._cut(cursor, answer.suggestion)
-        if suggestion.says_nothing(cursor.suffix):
-            nothing: Reason = "DUPLICATE_SUFFIX" if suggestion.text.strip() else "EMPTY"
-            reason = answer.reason or nothing
-            return Outcome(reason=reason, report=answer.report, files=files)
-        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, suggestion)
-        self._fetch_ahead(cursor, suggestion)
-        return Outcome(
-            suggestion,
-            answer.reason,
-            source="server",
-            report=answer.report,
-            files=files,
-        )
+            rest = await self.writings.shown(writing, cursor, asked, not is_automatic)
+        except asyncio.CancelledError:
+            self._debounce.given_up((time.perf_counter() - began) * 1000)
+            raise
+        if rest is None and (failure := writing.failure) is not None:
+            return Outcome(reason=failure.reason, message=failure.message)
+        self._debounce.answered((time.perf_counter() - began) * 1000)
+        return _outcome_of(writing, rest)
+
+    async def _coming(self, cursor: Cursor, asked: float, is_automatic: bool) -> Outcome | None:
+        """What is written for a cursor already: behind what was shown, or ahead of it."""
+        if (growing := self.writings.growing_at(cursor)) is not None:
+            rest = await self.writings.shown(growing, cursor, asked, not is_automatic)
+            if rest is not None:
+                return Outcome(rest, source="typed")
+        if (ahead := self._ahead.take(cursor)) is not None:
+            self.writings.hold(ahead)
+            rest = await self.writings.shown(ahead, cursor, asked, not is_automatic)
+            if rest is not None:
+                return Outcome(rest, source="ahead")
+        return None
+
+    def _on_whole(self, writing: Writing) -> None:
+        """All of a text is there: what follows it is asked for."""
+        assert writing.answer is not None
+        suggestion, report = writing.answer.suggestion, writing.answer.report
+        if not suggestion.says_nothing(writing.cursor.suffix):
+            self._fetch_ahead(writing.cursor, suggestion)
+        if writing.last_shown is not None and self.last.suggestion == writing.last_shown[1]:
+            self.last = replace(self.last, report=self.last.report or report)
 
     async def _with_alternatives(
         self, cursor: Cursor, outcome: Outcome, suggestion: Suggestion
@@ -253,20 +279,20 @@ class Completions:
         """The outcome with other texts for its place: who asks by hand where it is shown, asks for
         them. What is known does not wait for them long.
         """
-        self._end_ahead()
+        self._ahead.end()
         self._client.try_again()
-        body = self._body(cursor) | _FREELY
+        body = self.bodies.at(cursor, self.options) | _FREELY
         answers, message = await self._alternatives(body)
-        found = dict.fromkeys(self._cut(cursor, answer.suggestion) for answer in answers)
+        found = dict.fromkeys(self.remembered.cut(cursor, answer.suggestion) for answer in answers)
         others = [one for one in found if one != suggestion and not one.says_nothing(cursor.suffix)]
         # The latest is gone on with, where several have what is typed: that is the first again.
         for one in (*reversed(others), suggestion):
-            self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, one)
+            self.remembered.add(cursor, one)
         self._fetch_ahead(cursor, suggestion)
         report = answers[0].report if answers else {}
         alternatives = tuple(others)
         return replace(
-            outcome, message=message, report=report, files=_files(body), alternatives=alternatives
+            outcome, message=message, report=report, files=files_in(body), alternatives=alternatives
         )
 
     async def _alternatives(self, body: Json) -> tuple[list[Answer], str]:
@@ -282,45 +308,13 @@ class Completions:
     def _fetch_ahead(self, cursor: Cursor, suggestion: Suggestion) -> None:
         """Ask for what follows a suggestion, in the pause while the user reads it (Q2)."""
         there = after_accepting(cursor, suggestion)
-        is_known = self._is_ahead_of(there) or self._rest(there) is not None
-        if is_known or not self.options.prefetch:
-            return
-        self._end_ahead()
-        task = asyncio.ensure_future(self._fetch(there))
-        self._ahead = _Ahead(there.prefix, there.suffix, task)
+        if self.remembered.rest(there) is None and self.options.prefetch:
+            self._ahead.fetch(there)
 
-    def _is_ahead_of(self, cursor: Cursor) -> bool:
-        ahead = self._ahead
-        return ahead is not None and (ahead.prefix, ahead.suffix) == (cursor.prefix, cursor.suffix)
-
-    async def _fetch(self, cursor: Cursor) -> None:
-        try:
-            # In a session of its own: what was typed last is where the next key comes.
-            answer = await self._client.infill(self._body(cursor, "/ahead"))
-        except Unanswered:
-            return
-        suggestion = self._cut(cursor, answer.suggestion)
-        self._shown_in(cursor.uri).add(cursor.prefix, cursor.suffix, suggestion)
-
-    async def _fetched_ahead(self, cursor: Cursor) -> Outcome | None:
-        """The text that was asked for ahead, if it is for this very cursor (Q2)."""
-        ahead = self._ahead
-        if ahead is None or not self._is_ahead_of(cursor):
-            return None
-        try:
-            await asyncio.wait({ahead.task})
-        except asyncio.CancelledError:
-            await _end(ahead.task)
-            raise
-        if (rest := self._rest(cursor)) is None:
-            return None
-        self._fetch_ahead(cursor, rest)
-        return Outcome(rest, source="ahead")
-
-    def _end_ahead(self) -> None:
-        if self._ahead is not None:
-            self._ahead.task.cancel()
-            self._ahead = None
+    def _write_ahead(self, cursor: Cursor) -> Writing:
+        # In a session of its own: what was typed last is where the next key comes.
+        body = self.bodies.at(cursor, self.options, "/ahead")
+        return self.writings.begin(cursor, body, STATES_AHEAD)
 
     async def _fly(self, uri: str, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """The outcome of `work`, which is the only one in its document (Q1)."""
@@ -347,81 +341,16 @@ class Completions:
     def _gate(self, uri: str, language: str) -> Refusal | None:
         return file_gate(uri, language, self.options, self.switches, time.monotonic())
 
-    def _rest(self, cursor: Cursor) -> Suggestion | None:
-        """What is left, at a cursor, of what was shown or fetched ahead."""
-        rest = self._shown_in(cursor.uri).rest(cursor.prefix, cursor.suffix)
-        return None if rest is None else self._cut(cursor, rest)
 
-    def _cut(self, cursor: Cursor, suggestion: Suggestion) -> Suggestion:
-        """A suggestion as it can be shown at a cursor."""
-        if self.shows_last_line_end or not cursor.is_on_empty_line:
-            return suggestion
-        return replace(suggestion, text=suggestion.text.rstrip("\r\n"))
-
-    def _shown_in(self, uri: str) -> Shown:
-        return self._shown.setdefault(uri, Shown())
-
-    def _body(self, cursor: Cursor, kind: str = "") -> Json:
-        """The body of `/infill` for a cursor. Sessions are documents: one has one cursor."""
-        self._seq += 1
-        options = self.options
-        body = {
-            "input_prefix": without_halves(cursor.prefix),
-            "input_suffix": without_halves(cursor.suffix),
-            "n_predict": options.max_tokens,
-            "temperature": 0,
-            "t_max_predict_ms": MAX_PREDICT_MS,
-            "shape": "auto" if options.multiline and _may_go_on(cursor) else "line",
-            "session": f"{self._session}/{hash(cursor.uri):x}{kind}",
-            "seq": self._seq,
-            "path": self.path_in(cursor.uri),
-            "language": cursor.language or None,
-            "healing": options.healing,
-            "give_back": options.give_back,
-            "layout": options.layout,
-            "input_extra": _extra(self.others_with(cursor.uri)) or None,
-        }
-        return {name: value for name, value in body.items() if value is not None}
-
-
-def _extra(chunks: Sequence[Chunk]) -> list[Json]:
-    return [{"text": chunk.text, "filename": chunk.name} for chunk in chunks]
-
-
-def _files(body: Json) -> tuple[str, ...]:
-    """The files whose text a body bears beside the cursor's."""
-    return tuple(chunk["filename"] for chunk in body.get("input_extra", ()))
-
-
-def _nothing(uri: str) -> Sequence[Chunk]:
-    return ()
-
-
-def _whole_path(uri: str) -> str | None:
-    path = path_of(uri)
-    return path if path.startswith("/") else None
-
-
-def after_accepting(cursor: Cursor, suggestion: Suggestion) -> Cursor:
-    """The cursor behind a suggestion that was accepted."""
-    prefix = cursor.prefix + suggestion.text
-    suffix = cursor.suffix[suggestion.delete_after :]
-    before = (cursor.before + suggestion.text).replace("\r", "\n").rpartition("\n")[2]
-    after = cursor.after[suggestion.delete_after :]
-    return replace(
-        cursor,
-        line=cursor.line + suggestion.text.count("\n"),
-        before=before,
-        after=after,
-        prefix=prefix,
-        suffix=suffix,
-        is_on_empty_line=not before and not after,
-    )
-
-
-def _may_go_on(cursor: Cursor) -> bool:
-    """Whether lines may follow: nothing stands behind the cursor in its line but closers."""
-    return not cursor.after.strip() or bool(line_rest(cursor.prefix, cursor.suffix))
+def _outcome_of(writing: Writing, rest: Suggestion | None) -> Outcome:
+    """What came of a text that was asked for, of which `rest` is shown."""
+    answer, files = writing.answer, writing.files
+    reason, report = (None, {}) if answer is None else (answer.reason, answer.report)
+    if rest is not None:
+        return Outcome(rest, reason, source="server", report=report, files=files)
+    said = "" if answer is None else answer.suggestion.text
+    nothing: Reason = "DUPLICATE_SUFFIX" if said.strip() else "EMPTY"
+    return Outcome(reason=reason or nothing, report=report, files=files)
 
 
 def _place(cursor: Cursor) -> tuple[str, str, str]:

@@ -1,7 +1,9 @@
 """How long a request waits for the next key. PURE.
 
 An engine that answers quickly is asked quickly. A slow one is asked less often: each request that
-the next key makes useless has cost it some of its prompt.
+the next key makes useless has cost it some of its prompt. Where all are made useless nothing is
+answered, and so they count as well: who was not answered for a while would have waited so long, and
+then, for all one knows, as long as anybody.
 """
 
 from __future__ import annotations
@@ -18,14 +20,18 @@ _WEIGHT = 0.25
 
 
 class Debounce:
-    """The wait before a request, by what answers took of late."""
+    """The wait before a request, by what it took of late until something could be shown."""
 
     def __init__(self) -> None:
         self._answer_ms = _FIRST_MS
 
     def answered(self, took_ms: float) -> None:
-        """Note how long an answer took."""
-        self._answer_ms += _WEIGHT * (took_ms - self._answer_ms)
+        """Note how long an answer took, or its first line."""
+        self._note(took_ms)
+
+    def given_up(self, waited_ms: float) -> None:
+        """Note that there was no answer for so long, when nobody wanted it any more."""
+        self._note(waited_ms + self._answer_ms)
 
     def wait_ms(self, is_automatic: bool, setting: Literal["auto"] | int = "auto") -> float:
         """Milliseconds to wait. Who asks by hand waits for nothing."""
@@ -34,3 +40,8 @@ class Debounce:
         if setting != "auto":
             return float(setting)
         return min(LONGEST_MS, max(SHORTEST_MS, _SHARE * self._answer_ms))
+
+    def _note(self, ms: float) -> None:
+        # No more than the longest wait is for: a quick answer is soon believed.
+        ms = min(ms, LONGEST_MS / _SHARE)
+        self._answer_ms += _WEIGHT * (ms - self._answer_ms)

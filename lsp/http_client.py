@@ -2,7 +2,8 @@
 
 A server that is gone, refuses our key or is no Suture is asked seldom: each failure in a row
 doubles the wait before the next try, and who asks meanwhile is told what was found last. One that
-loads its model is watched until it is ready.
+loads its model is watched until it is ready, and where one was that is gone is looked now and then
+whether it is back: what is told of it is true also while nobody types.
 
 Whoever is cancelled while waiting closes the connection, which ends the work in the engine.
 """
@@ -10,11 +11,13 @@ Whoever is cancelled while waiting closes the connection, which ends the work in
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, get_args
 
@@ -35,7 +38,9 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
 # After which the server is asked seldom; and what says something of it, not of one request.
 _FAILURES = frozenset({"UNREACHABLE", "AUTH", "ERROR"})
-_STATES = _FAILURES | {"LOADING", "BUSY", "NO_FIM"}
+STATES = _FAILURES | {"LOADING", "BUSY", "NO_FIM"}
+# Of what nobody waits for: a server that has no time for that is as one wants it.
+STATES_AHEAD = STATES - {"BUSY"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,11 @@ class Backoff:
     def is_over(self, now: float) -> bool:
         return now >= self._until
 
-    def failed(self, now: float) -> None:
-        """Wait twice as long as the last time."""
+    def failed(self, now: float) -> float:
+        """Wait twice as long as the last time; the seconds."""
         self._wait_s = min(LONGEST_WAIT_S, 2 * self._wait_s or FIRST_WAIT_S)
         self._until = now + self._wait_s
+        return self._wait_s
 
     def reset(self) -> None:
         self._wait_s = self._until = 0.0
@@ -113,6 +119,7 @@ class ServerClient:
         self._opening: asyncio.Task[_Connection] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
 
     @property
@@ -128,9 +135,34 @@ class ServerClient:
         """Ask the server at the next request, whatever failed before: the user wants it."""
         self._backoff.reset()
 
-    async def infill(self, body: Json) -> Answer:
-        """The answer to a body of `/infill`, numbered; raises `Unanswered`."""
-        return self._numbered(await self._ask(body, _answer))
+    async def infill(self, body: Json, tells: Collection[str] = STATES) -> Answer:
+        """The answer to a body of `/infill`, numbered; raises `Unanswered`.
+
+        Of failures those that it `tells` are states of the server.
+        """
+        return self._numbered(await self._ask(_exchanging(body, _answer), tells))
+
+    async def write(
+        self, body: Json, hear: Callable[[Suggestion], None], tells: Collection[str] = STATES
+    ) -> Answer:
+        """The same; `hear` is told what has come of the text each time that more has.
+
+        What it is told has the number of the answer, and goes over nothing behind the cursor.
+        """
+        number = next(self._numbers)
+
+        async def ask(connection: _Connection) -> Answer:
+            said, event = "", Json()
+            async with aclosing(connection.events(body | {"stream": True})) as events:
+                async for event in events:
+                    more = event.get("content")
+                    said += more if isinstance(more, str) else ""
+                    if more and not event.get("stop"):
+                        hear(Suggestion(said, number=number))
+            return _up_to_a_line(_answer_of(event), said)
+
+        answer = await self._ask(ask, tells)
+        return replace(answer, suggestion=replace(answer.suggestion, number=number))
 
     async def read(self, body: Json) -> Answer:
         """The answer to a body of `/infill` that nobody waits for; raises `Unanswered`.
@@ -144,7 +176,7 @@ class ServerClient:
 
     async def candidates(self, body: Json, n: int) -> list[Answer]:
         """At most `n` answers that differ, the best first; raises `Unanswered`."""
-        answers = await self._ask(body | {"n_cmpl": n}, _answers)
+        answers = await self._ask(_exchanging(body | {"n_cmpl": n}, _answers))
         return [self._numbered(answer) for answer in answers]
 
     async def check(self) -> None:
@@ -153,12 +185,13 @@ class ServerClient:
         Raises `Unanswered`; what is wrong is told of like any other failure. That it is ready is
         not: who asked something meanwhile was told more.
         """
-        await self._attempt("GET", "/health", None, bool)
+        await self._attempt(lambda connection: connection.exchange("GET", "/health", None))
 
     async def close(self) -> None:
         """End all requests and what watches the server."""
         connection, self._connection = self._connection, None
-        tasks = [one for one in (self._watching, self._opening, *self._leaving) if one is not None]
+        running = (self._watching, self._looking, self._opening, *self._leaving)
+        tasks = [one for one in running if one is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -169,6 +202,7 @@ class ServerClient:
         """Look for the server anew at the next request: it may be another one now."""
         self._backoff.reset()
         self._leave()
+        self._look_no_more()
         if self._opening is not None:
             # It looks where the server was to be before.
             self._opening.cancel()
@@ -177,27 +211,34 @@ class ServerClient:
             # What was wrong may be so no more; the watch finds that out itself.
             self._change(READY)
 
-    async def _ask(self, body: Json, read: Callable[[bytes], T]) -> T:
-        """What `read` makes of a good answer of `/infill`."""
-        connection, answer = await self._attempt("POST", "/infill", body, read)
+    async def _ask(
+        self,
+        ask: Callable[[_Connection], Awaitable[T]],
+        tells: Collection[str] = STATES,
+    ) -> T:
+        """A good answer of `/infill`."""
+        connection, answer = await self._attempt(ask, tells)
         if connection is self._connection:
             self._backoff.reset()
+            self._look_no_more()
             self._change(READY)
         return answer
 
     async def _attempt(
-        self, method: str, path: str, body: Json | None, read: Callable[[bytes], T]
+        self,
+        ask: Callable[[_Connection], Awaitable[T]],
+        tells: Collection[str] = STATES,
     ) -> tuple[_Connection, T]:
-        """What `read` makes of a good answer, and whose it is."""
+        """A good answer, and whose it is."""
         if not self._backoff.is_over(time.monotonic()) or self._is_watching:
             raise Unanswered(self._health.reason or "UNREACHABLE", self._health.message)
         connection = None
         try:
             connection = await self._connect()
-            return connection, read(await connection.exchange(method, path, body))
+            return connection, await ask(connection)
         except Unanswered as error:
             # What a server says that was left meanwhile is no news of the one that is there now.
-            if connection is self._connection:
+            if connection is self._connection and error.health.reason in tells:
                 self._failed(error.health)
             raise
 
@@ -241,10 +282,45 @@ class ServerClient:
             self._watching = asyncio.ensure_future(self._watch())
         if health.reason in _FAILURES:
             self._backoff.failed(time.monotonic())
+            if health.reason == "UNREACHABLE" and self._connection is not None:
+                self._look_for(self._connection.address)
             # A key may be another one by then, and the server in another place.
             self._leave()
-        if health.reason in _STATES:
+        if health.reason in STATES:
             self._change(health)
+
+    def _look_for(self, address: Address) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look(address))
+
+    def _look_no_more(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look(self, address: Address) -> None:
+        """Ask whether a server that is gone is there again, ever more seldom, until it is.
+
+        Nothing is started for it, and nobody who asks something waits for it.
+        """
+        waits, found = Backoff(), Health("UNREACHABLE")
+        # Nothing of ours is shown to whoever may be there now.
+        async with _client(replace(address, api_key=None)) as http:
+            while found.reason == "UNREACHABLE":
+                await asyncio.sleep(waits.failed(time.monotonic()))
+                try:
+                    await _exchange(http, address, "GET", "/health", None)
+                    found = READY
+                except Unanswered as error:
+                    found = error.health
+        # What a request was told meanwhile is more than that.
+        if self._health.reason != "UNREACHABLE":
+            return
+        self._backoff.reset()
+        if found.reason == "LOADING":
+            self._failed(found)
+        else:
+            self._change(READY)
 
     @property
     def _is_watching(self) -> bool:
@@ -287,10 +363,25 @@ class _Connection:
 
     async def exchange(self, method: str, path: str, body: Json | None) -> bytes:
         """The content of a good answer; raises `Unanswered` with what is told of any other."""
+        with self._asking():
+            return await _exchange(self.http, self.address, method, path, body)
+
+    async def events(self, body: Json) -> AsyncGenerator[Json, None]:
+        """The events of a streamed answer of `/infill`; one that is not streamed is its only one.
+
+        Raises `Unanswered` as `exchange` does, also for an error behind the first event.
+        """
+        with self._asking():
+            async with aclosing(_events(self.http, self.address, body)) as events:
+                async for event in events:
+                    yield event
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
         self._n_asking += 1
         self._idle.clear()
         try:
-            return await _exchange(self.http, self.address, method, path, body)
+            yield
         finally:
             self._n_asking -= 1
             if not self._n_asking:
@@ -323,8 +414,39 @@ async def _exchange(
     http: httpx2.AsyncClient, address: Address, method: str, path: str, body: Json | None
 ) -> bytes:
     """The content of a good answer; raises `Unanswered` with what is told of any other."""
-    try:
+    with _failures_told(address):
         response = await http.request(method, path, json=body)
+    if response.status_code == 200:
+        return response.content
+    raise Unanswered(*_told(response.status_code, response.content, address))
+
+
+async def _events(
+    http: httpx2.AsyncClient, address: Address, body: Json
+) -> AsyncGenerator[Json, None]:
+    with _failures_told(address):
+        async with http.stream("POST", "/infill", json=body) as response:
+            is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+            if response.status_code != 200 or not is_stream:
+                content = await response.aread()
+                if response.status_code != 200:
+                    raise Unanswered(*_told(response.status_code, content, address))
+                yield _object(content)
+                return
+            async for line in response.aiter_lines():
+                if not line.startswith("data: "):
+                    continue
+                event = line.removeprefix("data: ").encode()
+                if "error" in _object(event):
+                    raise Unanswered(*_told(response.status_code, event, address))
+                yield _object(event)
+
+
+@contextlib.contextmanager
+def _failures_told(address: Address) -> Iterator[None]:
+    """What goes wrong between us and the server, as `Unanswered`."""
+    try:
+        yield
     except httpx2.ConnectError as error:
         if (failure := tls_error(error)) is not None:
             message = f"no TLS with {address.url}, see its certificate: {failure}"
@@ -338,22 +460,38 @@ async def _exchange(
         # Without the kind of error: a server that fails in many ways is told of once.
         message = f"the server at {address.url} does not answer"
         raise Unanswered("UNREACHABLE", message) from error
-    if response.status_code == 200:
-        return response.content
-    raise Unanswered(*_told(response, address))
 
 
-def _told(response: httpx2.Response, address: Address) -> tuple[Reason, str]:
+def _told(status: int, content: bytes, address: Address) -> tuple[Reason, str]:
     """Reason and message of an answer that is an error."""
-    told = _object(response.content)
+    told = _object(content)
     error, ours = told.get("error"), told.get("suture")
     reason = _reason(ours.get("reason")) if isinstance(ours, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
-    if response.status_code == 401:
+    if status == 401:
         return "AUTH", f"the server at {address.url} wants an API key: set suture.server.apiKeyFile"
     if not isinstance(message, str):
-        message = f"the server at {address.url} answered with status {response.status_code}"
-    return reason or ("BUSY" if response.status_code == 503 else "ERROR"), message
+        message = f"the server at {address.url} answered with status {status}"
+    return reason or ("BUSY" if status == 503 else "ERROR"), message
+
+
+def _exchanging(body: Json, read: Callable[[bytes], T]) -> Callable[[_Connection], Awaitable[T]]:
+    """Asks `/infill` of a connection; what `read` makes of a good answer."""
+
+    async def ask(connection: _Connection) -> T:
+        return read(await connection.exchange("POST", "/infill", body))
+
+    return ask
+
+
+def _up_to_a_line(answer: Answer, said: str) -> Answer:
+    """A streamed answer as it is where it is not streamed: what a deadline cut off inside a line is
+    given up to the line before, if there is one, and no edit goes on behind it.
+    """
+    if answer.report.get("finish") != "deadline":
+        return answer
+    end = max(said.rfind("\n"), said.rfind("\r")) + 1
+    return replace(answer, suggestion=Suggestion(said[: end or None]))
 
 
 def _answer(content: bytes) -> Answer:

@@ -54,6 +54,11 @@ class _Made:
     def n_bytes(self) -> int:
         return sum(map(sys.getsizeof, (self.prefix, self.suffix, self.suggestion.text)))
 
+    def is_same(self, prefix: str, suffix: str, number: int) -> bool:
+        """Whether it is the suggestion of that number for this cursor. 0 is the number of none."""
+        is_numbered = number != 0 and self.suggestion.number == number
+        return is_numbered and (self.prefix, self.suffix) == (prefix, suffix)
+
     def rest(self, prefix: str, suffix: str) -> Suggestion | None:
         """What is left of it at another cursor; None where that is not on its way (W1)."""
         whole = self.suggestion.text
@@ -106,8 +111,11 @@ class Shown:
         self._max_bytes = max_bytes
 
     def add(self, prefix: str, suffix: str, suggestion: Suggestion) -> None:
-        """Remember what was answered at a cursor."""
+        """Remember what was answered at a cursor (W3)."""
         if not suggestion.says_nothing(suffix):
+            for made in list(self._made):
+                if made.is_same(prefix, suffix, suggestion.number):
+                    self._made.remove(made)
             self._made.append(_Made(prefix, suffix, suggestion))
             while len(self._made) > 1 and sum(one.n_bytes for one in self._made) > self._max_bytes:
                 self._made.popleft()

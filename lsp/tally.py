@@ -4,8 +4,10 @@ A suggestion is one from its answer on, also while it is typed through or accept
 each item that shows a part of it bears its *mark*. What an editor tells of an item it tells with
 the item; one that tells only the document means the last item that was answered there.
 
+A suggestion may be answered before all of it is there, and has grown when it is answered again.
+
 T1  A suggestion is counted once as shown, once as rejected, and once as accepted: as a whole where
-    its end was accepted, else in part.
+    its end was accepted, as it was known then, else in part.
 T2  No character is counted twice, and none that was typed.
 T3  Numbers alone are kept, by the day and the editor's name of the language.
 """
@@ -117,13 +119,13 @@ class Tally:
         mark = _read(argument)
         if mark is None or (known := self._known.get(mark.number)) is None:
             return
-        if "accepted" in known.became:
-            return
-        known.became.add("accepted")
-        if "partly_accepted" in known.became:
-            self._of(known, known.partly_on).partly_accepted -= 1
-        self._count(known, "accepted")
+        if "accepted" not in known.became:
+            known.became.add("accepted")
+            if "partly_accepted" in known.became:
+                self._of(known, known.partly_on).partly_accepted -= 1
+            self._count(known, "accepted")
         self._count_characters(known, known.length - max(known.upto, mark.start))
+        known.upto = max(known.upto, known.length)
 
     def knows(self, argument: Any) -> bool:
         """Whether what a command bore is the mark of a suggestion that was answered."""
@@ -151,10 +153,10 @@ class Tally:
             n_new = min(n_accepted, end - known.upto)
             known.upto = max(known.upto, end)
         else:
-            n_new = length
-        if n_new <= 0 or "accepted" in known.became:
+            n_new = 0 if "accepted" in known.became else length
+        if n_new <= 0:
             return
-        if "partly_accepted" not in known.became:
+        if not known.became & {"accepted", "partly_accepted"}:
             known.became.add("partly_accepted")
             known.partly_on = self._today()
             self._count(known, "partly_accepted")

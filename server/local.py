@@ -18,7 +18,6 @@ from suture.server.counters import Measured
 from suture.server.decoding.covering import Coverings
 from suture.server.encoding import open_encoding
 from suture.server.engine.footprint import model_bytes
-from suture.server.engine.job import Job
 from suture.server.engine.libllama import installed_version
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.memory import DESCRIPTIONS
@@ -37,6 +36,7 @@ from suture.server.prompt.families import detect_family
 from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings
+from suture.server.slots import slots_of
 from suture.server.token_texts import token_texts
 
 T = TypeVar("T")
@@ -113,10 +113,7 @@ class LocalCompleter:
         )
 
     def slots(self) -> list[Slot | None]:
-        slots: list[Slot | None] = [None] * self._settings.parallel
-        for job in self._scheduler.running:
-            slots[job.place] = _slot(job)
-        return slots
+        return slots_of(self._scheduler.running, self._settings.parallel)
 
     def _observe_speed(self, result: CompletionResult) -> None:
         """Believe a faster prompt than was measured: the machine was busy then, and is not now."""
@@ -286,18 +283,6 @@ def _known_speed(device: str, path: Path, settings: Settings) -> KnownSpeed:
         "threads": settings.threads or best_thread_count(),
     }
     return KnownSpeed(settings.speeds, path, conditions)
-
-
-def _slot(job: Job) -> Slot:
-    generation = job.generation
-    return Slot(
-        number=job.number,
-        n_prompt_tokens=len(generation.prompt_ids),
-        n_generated=generation.n_generated,
-        max_tokens=generation.max_tokens,
-        sampling=generation.request.sampling,
-        ignore_eos=generation.request.ignore_eos,
-    )
 
 
 def build_completer(settings: Settings) -> LocalCompleter:

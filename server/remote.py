@@ -30,7 +30,7 @@ from suture.server.engine.remote.generation import (
 )
 from suture.server.engine.remote.probe import Detected, detect, model_of, probe
 from suture.server.engine.remote.protocol import Adapter, Affinity, Json
-from suture.server.engine.remote.runner import RemoteJob, RemoteRunner
+from suture.server.engine.remote.runner import RemoteRunner
 from suture.server.engine.remote.served import Served
 from suture.server.engine.remote.tokenizer import read_tokenizer
 from suture.server.engine.remote.vllm import VllmStrict
@@ -39,9 +39,10 @@ from suture.server.one_model import OneModel
 from suture.server.prompt.budget import PromptBudget
 from suture.server.prompt.families import FimFamily, LayoutDefaults, detect_family
 from suture.server.prompt.plan import PromptPlan
-from suture.server.request import CompletionChunk, CompletionRequest
+from suture.server.request import CompletionChunk, CompletionRequest, CompletionResult
 from suture.server.routes.completer import ModelInfo, Slot, State
 from suture.server.settings import Settings, read_keys
+from suture.server.slots import slots_of
 from suture.server.tls import trust_in_others
 from suture.server.token_texts import token_texts
 
@@ -49,6 +50,9 @@ from suture.server.token_texts import token_texts
 DEFAULT_CONTEXT = 4096
 # What an inference server reads of a prompt in a second, as long as nobody has measured it.
 ASSUMED_SPEED = 4000.0
+# Shorter prompts say little of how fast long ones are; and how much the latest one counts.
+MIN_OBSERVED_TOKENS = 96
+LATEST = 0.1
 PROBES = Affinity(affinity_key("", "", "suture's probes"))
 
 
@@ -169,6 +173,8 @@ class RemoteCompleter:
             self._completions.complete(request, self._ready())
         ) as chunks:
             async for chunk in chunks:
+                if chunk.result is not None:
+                    self._observe_speed(chunk.result)
                 yield chunk
 
     async def explain(self, request: CompletionRequest) -> Explanation:
@@ -192,10 +198,14 @@ class RemoteCompleter:
         )
 
     def slots(self) -> list[Slot | None]:
-        slots: list[Slot | None] = [None] * self._runner.parallel
-        for job in self._runner.running:
-            slots[job.place] = _slot(job)
-        return slots
+        return slots_of(self._runner.running, self._runner.n_places)
+
+    def _observe_speed(self, result: CompletionResult) -> None:
+        """Learn how fast prompts are read, of those of which it is told what was cached."""
+        n_evaluated, ms = result.prompt.evaluated, result.timings.prompt_ms
+        if not result.prompt.reused or n_evaluated < MIN_OBSERVED_TOKENS or ms <= 0:
+            return
+        self._speed += LATEST * (n_evaluated / ms * 1000 - self._speed)
 
     def cancel_all(self) -> None:
         self._runner.cancel_all()
@@ -260,18 +270,6 @@ def _measured(status: BackendStatus[Served]) -> MeasuredBackend:
         requests=status.counters.requests,
         failures={str(kind): n for kind, n in status.counters.failures.items()},
         first_event_s=status.counters.first_event_s,
-    )
-
-
-def _slot(job: RemoteJob) -> Slot:
-    generation = job.generation
-    return Slot(
-        number=job.number,
-        n_prompt_tokens=len(generation.prompt_ids),
-        n_generated=generation.n_generated,
-        max_tokens=generation.max_tokens,
-        sampling=generation.request.sampling,
-        ignore_eos=generation.request.ignore_eos,
     )
 
 

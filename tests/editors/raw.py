@@ -23,7 +23,7 @@ from typing import Any
 
 from editors.buffer import Buffer, Edit
 from editors.front_end import Key, Name, Part
-from support.lsp_client import COPILOT_STYLE, NEOVIM, VSCODE, Json
+from support.lsp_client import COPILOT_STYLE, GROWS, NEOVIM, VSCODE, Json
 from suture.lsp.positions import Encoding, index_of, length
 
 TIMEOUT_S = 60.0
@@ -50,7 +50,7 @@ class Manner:
 
 
 MANNERS: dict[Name, Manner] = {
-    "raw-vscode": Manner(VSCODE),
+    "raw-vscode": Manner({**VSCODE, **GROWS}),
     # What 0.12 has built in, with a plugin's keys for parts and to dismiss.
     "raw-neovim": Manner(NEOVIM, cancels=False, wait_s=0.2, asks_when_moved=True, shown=None),
     "raw-copilot": Manner(
@@ -411,6 +411,9 @@ class RawEditor:
             self._send({"jsonrpc": "2.0", "id": message["id"], "result": None})
         elif method == "suture/status":
             self._status = message["params"]
+        elif method == "suture/didGrow":
+            if self._ghost is not None and message["params"]["textDocument"]["uri"] == self._uri:
+                self._ask(kind=2)
         elif method.startswith("window/show"):
             self._complaints.append(message["params"]["message"])
 

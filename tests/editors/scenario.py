@@ -19,7 +19,16 @@ from editors.front_end import Key, Name, Part
 
 CARET = "‸"
 Mode = Literal[
-    "ready", "start", "kill", "slow", "silent", "loading", "refuse-key", "garbage", "broken"
+    "ready",
+    "start",
+    "kill",
+    "slow",
+    "silent",
+    "halting",
+    "loading",
+    "refuse-key",
+    "garbage",
+    "broken",
 ]
 FRONT_ENDS: tuple[Name, ...] = get_args(Name)
 

@@ -5,6 +5,7 @@ of it, until the next begins, is its *mode*:
 
   ready       answers at once           slow        takes half a second a word
   silent      begins, and never ends    loading     the model is not there yet
+  halting     writes a line and a word, and the rest once it is ready
   refuse-key  wants an API key          garbage     answers what is no JSON
   broken      fails inside              kill        nobody listens
   start       is ready again, also after kill
@@ -72,6 +73,7 @@ class Writer(FakeCompleter):
     writes: str = ""
     says: str | None = None
     is_silent: bool = False
+    is_halting: bool = False
     is_broken: bool = False
     begun: list[str] = field(default_factory=list)
     n_running: int = 0
@@ -107,6 +109,8 @@ class Writer(FakeCompleter):
             for n, word in enumerate(words[: request.max_tokens]):
                 await asyncio.sleep(self.delay_s)
                 yield CompletionChunk(word, (n,), index=index)
+                while self.is_halting and "\n" in "".join(words[: n + 1]).lstrip():
+                    await asyncio.sleep(0.01)
             result = CompletionResult(
                 "eos",
                 reason=None if words else "EMPTY",
@@ -157,6 +161,7 @@ class Stage:
         self._mode = mode
         self.model.loading = "loading" if mode == "loading" else "ready"
         self.model.is_silent = mode == "silent"
+        self.model.is_halting = mode == "halting"
         self.model.is_broken = mode == "broken"
         self.model.delay_s = 0.5 if mode == "slow" else 0.0
         if mode == "kill":

@@ -136,7 +136,7 @@ def test_of_others_it_is_known_what_was_asked_and_with_which_files() -> None:
         asking = Completions(client, "an editor", Options(prefetch=False))
         cursor = Document("file:///a.py", "python", 1, "x").cursor(Position(0, 1), "utf-16")
         await asking.complete(cursor, is_automatic=True)
-        asking.others_with = lambda uri: [chunk]
+        asking.bodies.others_with = lambda uri: [chunk]
         outcome = await asking.complete(cursor, is_automatic=False)
         assert outcome.source == "typed" and outcome.files == ("b.py",)
         assert outcome.report["edit"] == {"delete_after": 0, "text": " = one"}

@@ -12,13 +12,16 @@ from support.fake_completer import FakeCompleter, says
 from support.http_server import serving
 from support.lsp_client import (
     COPILOT_STYLE,
+    GROWS,
     NEOVIM,
     URI,
     VSCODE,
     Editor,
     Json,
     editing_with_process,
+    until,
 )
+from support.writing_completer import WritingCompleter
 from suture.lsp.stats import stats_file
 from suture.lsp.tally import Counts
 
@@ -142,3 +145,34 @@ def test_a_text_whose_last_line_end_is_left_out_is_counted_too(tmp_path: Path) -
     with serving(FakeCompleter(says("x = 1\n"))) as url:
         asyncio.run(tell(url))
     assert kept(tmp_path) == {"python": Counts(shown=1, accepted=1, characters=5)}
+
+
+@pytest.mark.parametrize("accepts_early", [True, False])
+def test_a_text_that_has_grown_is_one_that_was_shown_and_all_of_it_counts(
+    accepts_early: bool, tmp_path: Path
+) -> None:
+    completer = WritingCompleter(text=f"def add{BODY}", n_free=3)
+    completer.may_go_on.clear()
+
+    async def tell(url: str) -> None:
+        environ = {"SUTURE_CACHE": str(tmp_path)}
+        async with editing_with_process(url, {**VSCODE, **GROWS}, ALONE, environ) as editor:
+            editor.open("def add")
+            (item,) = await editor.inline(0, 7)
+            assert item["insertText"] == "def add(a, b):"
+            editor.notify("suture/didShow", {"item": item})
+            if accepts_early:
+                await accepted(editor, item)
+                editor.type("(a, b):", 0, 7)
+            completer.may_go_on.set()
+            if not accepts_early:
+                await until(lambda: any(one["method"] == "suture/didGrow" for one in editor.told))
+            (item,) = await editor.inline(0, 14 if accepts_early else 7)
+            assert item["insertText"] == f"def add{BODY}"
+            editor.notify("suture/didShow", {"item": item})
+            await accepted(editor, item)
+
+    with serving(completer) as url:
+        asyncio.run(tell(url))
+    assert kept(tmp_path) == {"python": Counts(shown=1, accepted=1, characters=len(BODY))}
+    assert len(completer.requests) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.lsp.completions import after_accepting
+from suture.lsp.ahead import after_accepting
 from suture.lsp.documents import Change, Document, Position
 from suture.lsp.positions import ENCODINGS, Encoding, length
 from suture.lsp.ranges import CURSOR, LINE, NEOVIM, Profile, Row, ask_at, item_of, profile_of

@@ -124,3 +124,28 @@ def test_w1_a_closer_that_is_typed_in_front_of_the_one_to_replace_replaces_it_st
     shown = Shown()
     shown.add("", "'", Suggestion("'=", 1))
     assert shown.rest("'", "'") == Suggestion("=", 1)
+
+
+@given(CODE, CODE, CODE, CODE)
+def test_w3_a_suggestion_that_has_grown_is_one(
+    prefix: str, suffix: str, text: str, more: str
+) -> None:
+    shown, whole = Shown(capacity=2), text + more
+    shown.add(prefix, suffix, Suggestion("§", number=1))
+    shown.add(prefix, suffix, Suggestion(text, number=2))
+    shown.add(prefix, suffix, Suggestion(whole, number=2))
+    fresh = Shown()
+    fresh.add(prefix, suffix, Suggestion("§", number=1))
+    fresh.add(prefix, suffix, Suggestion(whole, number=2))
+    for n_typed in range(len(whole) + 1):
+        there = prefix + whole[:n_typed]
+        assert shown.rest(there, suffix) == fresh.rest(there, suffix)
+    if whole.strip():
+        assert shown.rest(prefix, suffix) == Suggestion(whole)
+
+
+def test_w3_the_rest_of_a_suggestion_elsewhere_is_another_one() -> None:
+    shown = Shown()
+    shown.add("x", "", Suggestion(" = 1", number=1))
+    shown.add("x =", "", Suggestion(" 1", number=1))
+    assert shown.rest("x", "") == Suggestion(" = 1")

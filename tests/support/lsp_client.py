@@ -39,6 +39,8 @@ VSCODE: Json = {
         "workspace": _WORKSPACE,
     },
 }
+# As our own clients do.
+GROWS: Json = {"initializationOptions": {"knows": ["suture/didGrow"]}}
 NEOVIM: Json = {
     "clientInfo": {"name": "Neovim", "version": "0.12.0"},
     "capabilities": {

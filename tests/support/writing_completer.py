@@ -34,12 +34,14 @@ class WritingCompleter(FakeCompleter):
     """Goes on with the rest of `text`, a word at a time, behind a prefix that it begins with.
 
     Where the rest of the line is closers, the answer is an edit over them, as of a real model.
-    Anything else is answered without text. Each word waits for `may_go_on`. `raised` is raised
-    behind so many words. `explained` are the requests to explain, which are none of `requests`.
+    Anything else is answered without text. Each word behind the first `n_free` waits for
+    `may_go_on`. `raised` is raised behind so many words. `explained` are the requests to explain,
+    which are none of `requests`.
     """
 
     text: str = ""
     may_go_on: threading.Event = field(default_factory=_set)
+    n_free: int = 0
     raised: dict[int, SutureError] = field(default_factory=dict)
     explained: list[CompletionRequest] = field(default_factory=list)
 
@@ -59,7 +61,7 @@ class WritingCompleter(FakeCompleter):
         is_whole = False
         try:
             for n, word in enumerate([*words, None]):
-                while not self.may_go_on.is_set():
+                while n >= self.n_free and not self.may_go_on.is_set():
                     await asyncio.sleep(0.002)
                 await asyncio.sleep(self.delay_s)
                 if n in self.raised:

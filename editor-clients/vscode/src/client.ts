@@ -11,6 +11,8 @@ import {
   RevealOutputChannelOn,
 } from "vscode-languageclient/node";
 
+import {canGrow} from "./growing";
+import {DID_GROW} from "./protocol";
 import {allOptions, SECTION} from "./settings";
 
 export const CONFIGURED = "workspace/didChangeConfiguration";
@@ -52,7 +54,7 @@ export function createClient(
 ): QuietClient {
   const options: LanguageClientOptions = {
     documentSelector: SCHEMES.map((scheme) => ({scheme})),
-    initializationOptions: () => ({[SECTION]: allOptions()}),
+    initializationOptions: () => ({[SECTION]: allOptions(), knows: canGrow() ? [DID_GROW] : []}),
     outputChannel: log,
     revealOutputChannelOn: RevealOutputChannelOn.Never,
     errorHandler: errors,

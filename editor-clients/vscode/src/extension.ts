@@ -23,7 +23,7 @@ let session: Session | undefined;
 
 export function activate(context: ExtensionContext): Api {
   const log = window.createOutputChannel("Suture", {log: true});
-  const own = (session = new Session(log));
+  const own = (session = new Session(log, context.extension.id));
   const item = new StatusItem();
   const page = new ExplanationPage();
   const snooze = new Snooze(own, () => show());

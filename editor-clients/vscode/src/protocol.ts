@@ -24,6 +24,10 @@ export interface Explained {
   readonly status: Status;
 }
 
+export interface DidGrow {
+  readonly textDocument: {readonly uri: string};
+}
+
 /** The parts of a report that are told in words. Others may stand beside them. */
 export interface Report {
   readonly finish?: string;
@@ -47,6 +51,8 @@ export interface Report {
 }
 
 export const STATUS = "suture/status";
+/** There is more of the text that is shown in a document, told to clients that say that they know it. */
+export const DID_GROW = "suture/didGrow";
 export const DID_SHOW = "suture/didShow";
 export const DID_PARTIALLY_ACCEPT = "suture/didPartiallyAccept";
 export const DID_REJECT = "suture/didReject";

@@ -18,13 +18,13 @@ import {
 
 import {lengthOf} from "./part";
 
-const MOMENT_MS = 50;
+export const MOMENT_MS = 50;
 
 type Answer = InlineCompletionItem[] | InlineCompletionList | null | undefined;
 
 export class Seen implements Disposable {
   private shown: {readonly uri: string; readonly items: readonly InlineCompletionItem[]} | undefined;
-  private told: {readonly uri: string; readonly text: string} | undefined;
+  private told: {readonly uri: string; readonly number: unknown} | undefined;
   private readonly watching = window.onDidChangeTextEditorSelection(({textEditor}) => {
     if (textEditor === window.activeTextEditor && this.itemsAt(textEditor).length === 0) {
       this.shown = undefined;
@@ -77,10 +77,10 @@ export class Seen implements Disposable {
     const [item] = items;
     this.shown = item && {uri, items};
     if (!item) return;
-    const text = textOf(item).trimEnd(); // on an empty line the server leaves out the line end
-    // Typed through or accepted in part it is the same suggestion, of which less is left.
-    const isTold = this.told?.uri === uri && this.told.text.endsWith(text);
-    this.told = {uri, text};
+    // Typed through or accepted in part it is the same suggestion, of which less is left, or more is there.
+    const number = numberOf(item);
+    const isTold = this.told?.uri === uri && this.told.number === number;
+    this.told = {uri, number};
     if (!isTold) this.tell(document, item);
   }
 }
@@ -90,6 +90,11 @@ export function lengthWritten({document, selection}: TextEditor, item: InlineCom
   const start = item.range?.start;
   if (!start?.isBeforeOrEqual(selection.active)) return undefined;
   return lengthOf(document.getText(new Range(start, selection.active)), textOf(item));
+}
+
+/** By what the server knows of which suggestion an item is a part. */
+function numberOf({command}: InlineCompletionItem): unknown {
+  return (command?.arguments?.[0] as {readonly number?: unknown} | undefined)?.number;
 }
 
 export function textOf({insertText}: InlineCompletionItem): string {

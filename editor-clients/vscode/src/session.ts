@@ -11,7 +11,8 @@ import {type Middleware, State as ClientState} from "vscode-languageclient/node"
 import {toldOf} from "./accepting";
 import {Again} from "./again";
 import {createClient, type QuietClient} from "./client";
-import {DID_SHOW, type Status, STATUS} from "./protocol";
+import {Growing} from "./growing";
+import {DID_GROW, DID_SHOW, type DidGrow, type Status, STATUS} from "./protocol";
 import {Restarts} from "./restarts";
 import {Seen} from "./seen";
 import {isOn} from "./settings";
@@ -31,6 +32,7 @@ interface Live {
 export class Session implements Disposable {
   readonly seen = new Seen((document, item) => this.notify(DID_SHOW, toldOf(document, item)));
   private readonly again = new Again();
+  private readonly growing: Growing;
   private readonly changed = new EventEmitter<void>();
   readonly onDidChange = this.changed.event;
   private readonly failed = new EventEmitter<void>();
@@ -43,7 +45,12 @@ export class Session implements Disposable {
   private _running: Running = {is: "off"};
   private _status: Status | undefined;
 
-  constructor(private readonly log: LogOutputChannel) {}
+  constructor(
+    private readonly log: LogOutputChannel,
+    extensionId: string,
+  ) {
+    this.growing = new Growing(this.seen, extensionId);
+  }
 
   get running(): Running {
     return this._running;
@@ -127,6 +134,7 @@ export class Session implements Disposable {
       this.changed.fire();
       void this.again.told(before, status);
     });
+    client.onNotification(DID_GROW, ({textDocument}: DidGrow) => void this.growing.grew(textDocument.uri));
     client.onDidChangeState(({newState}) => this.became(client, newState));
     client.onDidFailToStart((error) => this.couldNotStart(client, error));
     this.set({is: "starting"});
@@ -175,9 +183,8 @@ export class Session implements Disposable {
     return {
       provideInlineCompletionItems: (document, position, context, token, next) => {
         if (!this.isUp) return [];
-        const answered = Promise.resolve(
-          next(document, position, this.again.noted(document, position, context), token),
-        );
+        const asked = this.again.noted(document, position, this.growing.contextOf(document, context));
+        const answered = Promise.resolve(next(document, position, asked, token));
         return this.seen.note(document, token, answered.catch((): InlineCompletionItem[] => []));
       },
       // The status item says what is going on.

@@ -18,6 +18,26 @@ from suture.server.request import CompletionRequest, SamplingParams
 
 _GREEDY_BELOW = 1e-5
 MAX_BIAS = 100.0
+# What vLLM and SGLang can do, of what a request may ask for.
+ABLE = frozenset(
+    {
+        "top_k",
+        "top_p",
+        "min_p",
+        "repeat_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "grammar",
+        "n_probs",
+        "min_tokens",
+        "ignore_eos",
+        "stop_token_ids",
+        "return_tokens",
+        "detokenize",
+        "skip_special_tokens",
+    }
+)
 # What llama.cpp's and Ollama's dialects draw with unless told otherwise. Nobody asks for it, so
 # who speaks them is served as well as a server can.
 _USUAL: Mapping[str, float] = {"top_k": 40, "min_p": 0.05, "repeat_penalty": 1.1}

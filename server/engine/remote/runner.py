@@ -79,7 +79,7 @@ class RemoteRunner:
         return self._n_places + self._queue_size
 
     @property
-    def parallel(self) -> int:
+    def n_places(self) -> int:
         """The most jobs that may run at once."""
         return self._n_places
 

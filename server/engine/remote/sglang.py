@@ -20,7 +20,7 @@ from suture.server.engine.remote.constraints import (
     regex_of,
     taken_for_text,
 )
-from suture.server.engine.remote.drawing import biases_of, check_asked, check_biases, drawing
+from suture.server.engine.remote.drawing import ABLE, biases_of, check_asked, check_biases, drawing
 from suture.server.engine.remote.errors import BackendFailed
 from suture.server.engine.remote.events import (
     count_in,
@@ -45,25 +45,6 @@ from suture.server.engine.remote.protocol import (
 from suture.server.request import CompletionRequest
 
 _MAX_BIASES = 1000
-_ABLE = frozenset(
-    {
-        "top_k",
-        "top_p",
-        "min_p",
-        "repeat_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "logit_bias",
-        "grammar",
-        "n_probs",
-        "min_tokens",
-        "ignore_eos",
-        "stop_token_ids",
-        "return_tokens",
-        "detokenize",
-        "skip_special_tokens",
-    }
-)
 _FINISHES: Mapping[object, Any] = {"length": "length", "abort": "abort"}
 
 
@@ -76,7 +57,7 @@ class SGLang:
     best_level: Level = "recursive"
 
     def check(self, request: CompletionRequest) -> None:
-        check_asked(request, _ABLE, "SGLang")
+        check_asked(request, ABLE, "SGLang")
         check_biases(request, _MAX_BIASES, "SGLang")
 
     def level(self, asked: Asked) -> Level:

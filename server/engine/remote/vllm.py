@@ -26,6 +26,7 @@ from suture.server.engine.remote.constraints import (
     taken_for_text,
 )
 from suture.server.engine.remote.drawing import (
+    ABLE,
     MAX_PROBS,
     biases_of,
     check_asked,
@@ -56,25 +57,6 @@ from suture.server.request import CompletionRequest
 
 # Of the 1024 that a GPU takes.
 MAX_BIASES = 1000
-_ABLE = frozenset(
-    {
-        "top_k",
-        "top_p",
-        "min_p",
-        "repeat_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "logit_bias",
-        "grammar",
-        "n_probs",
-        "min_tokens",
-        "ignore_eos",
-        "stop_token_ids",
-        "return_tokens",
-        "detokenize",
-        "skip_special_tokens",
-    }
-)
 _FINISHES: Mapping[object, Any] = {"length": "length", "abort": "abort", "error": "abort"}
 _TOKEN = "token_id:"
 
@@ -88,7 +70,7 @@ class Vllm:
     best_level: Level = "recursive"
 
     def check(self, request: CompletionRequest) -> None:
-        check_asked(request, _ABLE, "vLLM")
+        check_asked(request, ABLE, "vLLM")
         check_biases(request, MAX_BIASES, "vLLM")
 
     def level(self, asked: Asked) -> Level:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from support.json_values import JSON
-from suture.lsp.debounce import LONGEST_MS, SHORTEST_MS, Debounce
 from suture.lsp.settings import Options, read_options
 
 
@@ -66,15 +65,3 @@ def test_nothing_and_null_are_the_defaults(raw: object) -> None:
 def test_any_json_gives_options(raw: object) -> None:
     read_options(raw)
     read_options({"debounceMs": raw, "server": {"url": raw, "apiKeyFile": raw}, "giveBack": raw})
-
-
-def test_requests_wait_longer_for_an_engine_that_is_slower() -> None:
-    debounce = Debounce()
-    for _ in range(50):
-        debounce.answered(100)
-    assert debounce.wait_ms(is_automatic=True) == SHORTEST_MS
-    for _ in range(50):
-        debounce.answered(9000)
-    assert debounce.wait_ms(is_automatic=True) == LONGEST_MS
-    assert debounce.wait_ms(is_automatic=True, setting=10) == 10
-    assert debounce.wait_ms(is_automatic=False) == 0

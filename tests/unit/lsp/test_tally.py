@@ -71,6 +71,24 @@ def test_t2_what_was_typed_is_not_accepted() -> None:
     assert counted(tally) == Counts(accepted=1, characters=N_CHARACTERS - 4)
 
 
+def test_t1_one_that_has_grown_since_it_was_accepted_is_one_of_which_more_was_accepted() -> None:
+    tally = Tally(lambda: DAY)
+    tally.answered(URI, "python", Mark(1), 7)
+    tally.accepted(Mark(1).as_json())
+    assert counted(tally) == Counts(accepted=1, characters=7)
+    rest = Mark(1, 7, 14)
+    tally.answered(URI, "python", rest, N_CHARACTERS - 7)
+    told = {"item": item(rest, "def add" + TEXT), "acceptedLength": 14 + 2 + len("    return")}
+    for _ in range(2):
+        tally.told("partly_accepted", told)
+        # Who tells only the document may mean what was counted already.
+        tally.told("partly_accepted", {"textDocument": {"uri": URI}, "acceptedLength": 3})
+    assert counted(tally) == Counts(characters=1 + len("    return"))
+    for _ in range(2):
+        tally.accepted(rest.as_json())
+    assert counted(tally) == Counts(characters=len(" a + b"))
+
+
 def test_an_editor_that_tells_only_the_document_means_what_was_answered_there_last() -> None:
     tally = Tally(lambda: DAY)
     answered(tally)

@@ -77,6 +77,7 @@ function M.setup(given)
     ready = front.attached,
     resumed = front.resumed,
     begun = switches.restore,
+    grown = front.grown,
   })
 end
 

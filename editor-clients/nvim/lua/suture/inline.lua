@@ -124,6 +124,10 @@ local function answered(place, found)
   if not first then
     typing.made = {}
   elseif not is_known(first) then
+    for _, made in ipairs(typing.made) do
+      -- It has grown since it was told of.
+      first.is_told = first.is_told or (suggestion.is_same(made, first) and made.is_told)
+    end
     table.insert(typing.made, 1, first)
     typing.made[MAX_MADE + 1] = nil
   end
@@ -181,6 +185,19 @@ function M.resumed(bufnr)
       typing.asked = nil
       changed()
     end
+  end
+end
+
+--- There is more of what is shown in a buffer than was answered: it is asked for again, and shown
+--- in its place.
+---@param bufnr integer
+function M.grown(bufnr)
+  if not typing or typing.bufnr ~= bufnr or not typing.shown or not may_suggest() then
+    return
+  end
+  local place = flight.here(options.popup == 'beside' and menu.selected() or nil)
+  if not flight.is_asked(place) then
+    ask(place, false)
   end
 end
 

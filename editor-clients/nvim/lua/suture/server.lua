@@ -34,6 +34,7 @@ local clients = {}
 ---@field ready fun(bufnr: integer) the server got to know a buffer
 ---@field resumed fun(bufnr: integer) the buffer's server answers again, after it did not
 ---@field begun fun(client: vim.lsp.Client) a client may be asked for the first time
+---@field grown? fun(bufnr: integer) there is more of what is suggested in a buffer
 
 ---@type suture.Told
 local on
@@ -188,6 +189,14 @@ local function resumed(client_id)
   end
 end
 
+--- There is more of what was suggested in a document, to who types in it.
+local function grown(client_id, uri)
+  local bufnr = vim.api.nvim_get_current_buf()
+  if on.grown and clients[bufnr] == client_id and vim.uri_from_bufnr(bufnr) == uri then
+    on.grown(bufnr)
+  end
+end
+
 local function config_for(process, root_dir)
   local capabilities = vim.tbl_deep_extend('force', vim.lsp.protocol.make_client_capabilities(), {
     general = { positionEncodings = { 'utf-8', 'utf-16', 'utf-32' } },
@@ -203,13 +212,19 @@ local function config_for(process, root_dir)
     capabilities = capabilities,
     -- At the start it hears of what has no effect later. The rest it asks for, and may be told
     -- anew: what stands here would be below that for ever.
-    init_options = { suture = { completion = options.section.completion or false } },
+    init_options = {
+      suture = { completion = options.section.completion or false },
+      knows = on.grown and { 'suture/didGrow' } or nil,
+    },
     settings = { suture = section },
     handlers = {
       ['suture/status'] = function(_, told, context)
         if started[context.client_id] and status.told(context.client_id, told) then
           resumed(context.client_id)
         end
+      end,
+      ['suture/didGrow'] = function(_, told, context)
+        grown(context.client_id, told.textDocument.uri)
       end,
     },
     on_init = function(client)

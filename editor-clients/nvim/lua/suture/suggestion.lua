@@ -46,6 +46,18 @@ function M.new(row, line, first, last, item)
   }
 end
 
+--- Whether two items are parts of the same suggestion, of which there may be more by now.
+---@param one suture.Suggestion
+---@param other suture.Suggestion
+function M.is_same(one, other)
+  local function number_of(made)
+    local mark = vim.tbl_get(made.item, 'command', 'arguments', 1)
+    return type(mark) == 'table' and mark.number or nil
+  end
+  local number = number_of(one)
+  return number ~= nil and number == number_of(other)
+end
+
 --- What stands between the start of a suggestion and the cursor; nil if that is elsewhere.
 local function typed_of(suggestion, row, col, line_at)
   if row < suggestion.row then
