@@ -79,8 +79,7 @@ SENTENCES: MappingProxyType[Code, tuple[str, str]] = MappingProxyType(
             'Ask with give_back "stable".',
         ),
         "NOT_EXACT": (
-            "Healing is not exact here: too many bytes are given back for a tree, or another "
-            "server runs the model.",
+            "Healing is not exact: too much is given back for a tree, or another server draws.",
             "Ask further on in the text, where less is given back, or have Suture run the model.",
         ),
         "BOUNDED": (

@@ -25,7 +25,9 @@ from suture.server.prompt.windows import CursorWindows
 
 MAX_LINES = 8
 MAX_TYPED = 256
-MAX_REMEMBERED = 64
+MAX_REMEMBERED = 1024
+# Of their texts: one of a front for many holds the windows of hundreds of files.
+MAX_CHARS = 1 << 23
 _MIN_CHARS = 64
 
 
@@ -47,10 +49,15 @@ class Anchor:
     extra: ExtraParts
     setting: object
 
-    def place_in(self, windows: CursorWindows, setting: object) -> int | None:
-        """Where P1 begins in the prefix window; None if the text does not continue this anchor."""
+    @property
+    def n_chars(self) -> int:
+        return len(self.text) + len(self.suffix)
+
+    def place_in(self, windows: CursorWindows) -> int | None:
+        """Where P1 begins in the prefix window of a request with the same setting; None if its text
+        does not continue this anchor."""
         before, after = windows.prefix, windows.suffix
-        if setting != self.setting or not after.text.startswith(self.suffix):
+        if not after.text.startswith(self.suffix):
             return None
         is_whole = len(after.text) == len(self.suffix) and not after.truncated
         if is_whole != self.is_whole or (self.is_opening and before.truncated):
@@ -75,15 +82,17 @@ class Anchors:
     def __init__(self, sent: SentTexts | None = None, warmed: WarmedTexts | None = None) -> None:
         self.sent = SentTexts() if sent is None else sent
         self.warmed = WarmedTexts() if warmed is None else warmed
+        # By their settings, since there is no use in looking at others; oldest first.
         self._anchors: collections.OrderedDict[int, Anchor] = collections.OrderedDict()
-        self._n_remembered = 0
+        self._alike: dict[object, list[int]] = {}
+        self._n_remembered = self._n_chars = 0
 
     def find(self, windows: CursorWindows, setting: object) -> list[tuple[Anchor, int]]:
         """The anchors that a request's text continues, with their places; the latest first."""
         found = []
-        for key in reversed(self._anchors):
+        for key in reversed(self._alike.get(setting, ())):
             anchor = self._anchors[key]
-            at = anchor.place_in(windows, setting)
+            at = anchor.place_in(windows)
             if at is not None:
                 found.append((anchor, at))
         return found
@@ -98,6 +107,16 @@ class Anchors:
         if not anchor.is_opening and len(anchor.text) < _MIN_CHARS:
             return
         self._anchors[self._n_remembered] = anchor
+        self._alike.setdefault(anchor.setting, []).append(self._n_remembered)
         self._n_remembered += 1
-        while len(self._anchors) > MAX_REMEMBERED:
-            self._anchors.popitem(last=False)
+        self._n_chars += anchor.n_chars
+        while len(self._anchors) > MAX_REMEMBERED or self._n_chars > MAX_CHARS:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        key, anchor = self._anchors.popitem(last=False)
+        self._n_chars -= anchor.n_chars
+        alike = self._alike[anchor.setting]
+        alike.remove(key)
+        if not alike:
+            del self._alike[anchor.setting]

@@ -71,6 +71,12 @@ def test_every_setting_can_come_from_flag_environment_and_file(tmp_path: Path) -
         "memory_mb": "6000",
         "idle_minutes": "2.5",
         "drain_s": "9",
+        "engine": "remote",
+        "engine_url": "http://a, http://b",
+        "engine_kind": "vllm",
+        "engine_model": "coder",
+        "engine_key_file": "/e",
+        "engine_parallel": "64",
         "server": "http://x",
     }
     assert {*values, "config_dir"} == set(Settings.model_fields)
