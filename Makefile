@@ -73,10 +73,10 @@ test-editors: editors
 # it in a report. The first time vLLM is installed: 2.5 GB, three minutes. TORCH_INDEX is the address
 # of PyTorch's index for CPUs, needed where pip is not configured with one that has these builds.
 VLLM := $(VENV)/vllm
-REPORT ?= tests/vllm/REPORT.md
+REPORT ?= tests/real_vllm/REPORT.md
 test-vllm: setup
 	@$(BIN)/python .dev/install_vllm.py $(VLLM) $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
-	@VLLM_DIR=$(abspath $(VLLM)) VLLM_REPORT=$(abspath $(REPORT)) $(BIN)/python -m pytest tests/vllm $(ARGS)
+	@VLLM_DIR=$(abspath $(VLLM)) VLLM_REPORT=$(abspath $(REPORT)) $(BIN)/python -m pytest tests/real_vllm $(ARGS)
 
 check: setup
 	@$(BIN)/ruff check .

@@ -10,7 +10,8 @@ Three parts:
    end, each key as soon as the ghost text of the one before has been looked at for a moment. The
    first key is *cold*: all of the prompt is read for it. At the others the prefix is *warm*. Then
    one *types what is shown*, for which nothing is asked. Through `suture lsp` alone, whose client
-   says that it is VS Code, and through Neovim with our plugin, up to when the screen is drawn. The
+   says that it is VS Code, as one that is shown all of a text at once, and as one that can be told
+   that a text has grown; and through Neovim with our plugin, up to when the screen is drawn. The
    waits for the next key (the bridge's debounce) are in it. `--small-model` answers, left to right.
 2. *typing*: twenty lines are typed into real files at a steady pace, and nothing is accepted: what
    the server was asked and how many prompt tokens it evaluated, by its own `/metrics`, healing and
@@ -104,8 +105,9 @@ def report_keys(args: argparse.Namespace, program: str) -> None:
 
 def front_ends(url: str, program: str) -> Iterator[FrontEnd]:
     """One after the other, each while the next is not there yet."""
-    with language_client(url) as client:
-        yield client
+    for knows in ((), ("suture/didGrow",)):
+        with language_client(url, knows) as client:
+            yield client
     with neovim(program, suture_nvim(url)) as editor:
         yield editor
 

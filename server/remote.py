@@ -71,11 +71,14 @@ class RemoteModel:
         self.adapter.check(request)
 
     def fit(self, plan: PromptPlan) -> PromptPlan:
-        if not plan.pending and self.adapter.best_level != "hygiene":
-            return plan
         if self.adapter.best_level == "hygiene":
-            return with_clean_end(plan, self.adapter.kind, self.vocabulary, self.codec.encode)
-        return with_whole_characters(plan, self.vocabulary)
+            fit = with_clean_end(plan, self.adapter.kind, self.vocabulary, self.codec.encode)
+        else:
+            fit = with_whole_characters(plan, self.vocabulary)
+        # Bytes that are said again may take a token each, which others had less of.
+        n_kept, n_pending = len(fit.kept_ids), len(fit.pending)
+        room = self.budget.output_room(fit.max_tokens, n_kept, n_pending)
+        return replace(fit, max_tokens=room)
 
     def generation(
         self,
@@ -168,7 +171,7 @@ class RemoteCompleter:
         return "ready" if self._fleet.is_ready else "unreachable"
 
     async def complete(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """As `Completions.complete`; raises `Unavailable` while no backend answers."""
+        """As `Completions.complete`; raises `Unavailable` where a backend is wanted and none is."""
         async with contextlib.aclosing(
             self._completions.complete(request, self._ready())
         ) as chunks:
@@ -226,9 +229,13 @@ class RemoteCompleter:
         return min(bounds, default=0)
 
     def _ready(self) -> RemoteModel:
-        """The model as the backends have it. Raises `Unavailable` where none answers."""
-        self._runner.check_ready()
+        """The model as the backends have it. Raises `Unavailable` where none ever answered.
+
+        What is known already, as the rest of an answer, asks no backend.
+        """
         found = self._found
+        if not found:
+            self._runner.check_ready()
         budget = PromptBudget(
             self._n_ctx(found) or DEFAULT_CONTEXT, self._speed, self._settings.first_text_ms
         )

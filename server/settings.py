@@ -151,6 +151,13 @@ class Settings(BaseModel):
         return value
 
     @property
+    def most_running(self) -> int:
+        """How many requests may run at once, here or at all inference servers together."""
+        if self.engine == "remote":
+            return self.engine_parallel * len(self.engine_url)
+        return self.parallel
+
+    @property
     def model_store(self) -> Path:
         """The folder of pulled models."""
         return self.cache / "models"

@@ -28,6 +28,11 @@ class Ghost:
     is_rest: bool = False
 
 
+def is_rest(before: str, key: Key, shown: str) -> bool:
+    """Whether what is shown behind a key was shown before it, or has grown out of that."""
+    return before != "" and (key + shown).startswith(before)
+
+
 class FrontEnd(Protocol):
     """One document after the other, each typed in at its cursor."""
 

@@ -12,11 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.front_ends import Ghost, Key
+from harness.front_ends import Ghost, Key, is_rest
 
 Json = dict[str, Any]
 
@@ -35,12 +35,12 @@ VSCODE: Json = {
 class LanguageClient:
     """One editor with one bridge, a process of its own. `started_ms` is what its start took.
 
-    That is from the beginning of the process to its reply to `initialize`.
+    That is from the beginning of the process to its reply to `initialize`. `knows` are what the
+    bridge may tell it beyond the protocol.
     """
 
-    name = "raw client, VS Code's profile"
-
-    def __init__(self, url: str, workspace: Path) -> None:
+    def __init__(self, url: str, workspace: Path, knows: Sequence[str] = ()) -> None:
+        self.name = f"raw client, VS Code's profile{'' if knows else ', all at once'}"
         started = time.perf_counter()
         environ = os.environ | {"SUTURE_CACHE": str(workspace), "XDG_CONFIG_HOME": str(workspace)}
         self._process = subprocess.Popen(
@@ -57,7 +57,8 @@ class LanguageClient:
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         folders = [{"uri": workspace.as_uri(), "name": workspace.name}]
-        self.request("initialize", {"processId": os.getpid(), "workspaceFolders": folders} | VSCODE)
+        hello = {"processId": os.getpid(), "workspaceFolders": folders} | VSCODE
+        self.request("initialize", hello | {"initializationOptions": {"knows": list(knows)}})
         self.started_ms = (time.perf_counter() - started) * 1e3
         self.notify("initialized", {})
         self._n_documents = 0
@@ -95,7 +96,7 @@ class LanguageClient:
             return None
         # The item begins where the line does.
         self._shown = items[0]["insertText"][len(self._line) :]
-        return Ghost(self._shown, ms, before == key + self._shown)
+        return Ghost(self._shown, ms, is_rest(before, key, self._shown))
 
     def complete(self) -> list[Json]:
         """The items at the cursor."""
@@ -153,10 +154,10 @@ class LanguageClient:
 
 
 @contextlib.contextmanager
-def language_client(url: str) -> Iterator[LanguageClient]:
+def language_client(url: str, knows: Sequence[str] = ()) -> Iterator[LanguageClient]:
     """A client whose bridge asks at `url`, with nobody's settings."""
     with tempfile.TemporaryDirectory() as workspace:
-        client = LanguageClient(url, Path(workspace))
+        client = LanguageClient(url, Path(workspace), knows)
         try:
             yield client
         finally:

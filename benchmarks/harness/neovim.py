@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.front_ends import Ghost, Key
+from harness.front_ends import Ghost, Key, is_rest
 from harness.texts import ROOT
 
 PATIENCE_S = 60.0
@@ -147,7 +147,7 @@ class Neovim:
             is_asking = now < started + ASKED_S or self._is(self._plugin.is_asking)
             for ms, at, text in self._drawn():
                 if at > tick and text:
-                    return Ghost(text, ms - started * 1e3, before == key + text)
+                    return Ghost(text, ms - started * 1e3, is_rest(before, key, text))
             if not is_asking:
                 return None
             time.sleep(POLL_S)

@@ -134,7 +134,7 @@ class Output:
 
     def chunk_if_due(self) -> CompletionChunk | None:
         """What was released, if it is to be sent now."""
-        if self._request.detokenize and not self._unsent_text:
+        if not (self._unsent_text if self._request.detokenize else self._unsent_ids):
             return None
         due = len(self._unsent_ids) >= self._request.stream_interval
         return self._take_chunk() if due or not self._has_sent else None

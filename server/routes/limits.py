@@ -46,7 +46,7 @@ class ClientLimits:
         self, settings: Settings, n_keys: int, counted: TenantCounters | None = None
     ) -> None:
         self._setting = settings.client_limit
-        self._half = max(1, (settings.parallel + settings.queue) // 2)
+        self._half = max(1, (settings.most_running + settings.queue) // 2)
         self._n_keys = n_keys
         self._counted = counted or TenantCounters()
         self._taken: dict[_Holder, list[_Taken]] = {}

@@ -53,6 +53,8 @@ QUIET: Mapping[str, Any] = {
     "extensions.ignoreRecommendations": True,
     "files.autoSave": "off",
     "git.enabled": False,
+    # It would tell of any port on this machine that somebody begins to listen at.
+    "remote.autoForwardPorts": False,
     "security.workspace.trust.banner": "never",
     "security.workspace.trust.startupPrompt": "never",
     "telemetry.telemetryLevel": "off",

@@ -142,7 +142,9 @@ def test_a_newer_request_of_a_session_ends_the_one_before_at_the_backend() -> No
         assert until(lambda: backend.n_running == 0)
 
 
-@pytest.mark.parametrize("fault", ["dies", "500", "garbage", "no events", "429", "503"])
+@pytest.mark.parametrize(
+    "fault", ["dies", "500", "garbage", "no events", "429", "503", "only ids outside"]
+)
 def test_what_fails_before_its_first_token_is_asked_of_another_backend(fault: Fault) -> None:
     one, other = FakeBackend(SPEAKING), FakeBackend(SPEAKING)
     body = {"prompt": "def add(x): return userNa", "n_predict": 9}
@@ -156,7 +158,9 @@ def test_what_fails_before_its_first_token_is_asked_of_another_backend(fault: Fa
         assert len(second.completions) == n_asked + 1
 
 
-@pytest.mark.parametrize("fault", ["dies in the middle", "error in the middle", "half JSON"])
+@pytest.mark.parametrize(
+    "fault", ["dies in the middle", "error in the middle", "half JSON", "ids outside"]
+)
 def test_what_fails_in_its_middle_is_an_error(fault: Fault) -> None:
     backend = FakeBackend(SPEAKING)
     body = {"prompt": "def", "n_predict": 30, "stream": True}
@@ -192,6 +196,21 @@ def test_without_a_backend_it_starts_says_so_and_recovers() -> None:
         with playing(backend, port=port):
             assert until(lambda: http.get("/health").status_code == 200)
             assert asked(there, {"prompt": "def "}, "/completion")["content"]
+
+
+def test_what_is_known_is_answered_while_every_backend_is_busy() -> None:
+    backend = FakeBackend(in_ascii, kind="llama-server")
+    with playing(backend) as url, serving_backends(url) as there, client(there) as http:
+        begun = infill("def ", session="s", seq=1, shape="raw")
+        said = asked(there, begun)["content"]
+        backend.fault = "429"
+        assert http.post("/infill", json=infill("import")).status_code == 503
+        typed = begun | {"input_prefix": "def " + said[:1], "seq": 2}
+        assert asked(there, typed)["content"] == said[1:]
+        assert asked(there, {"content": "def"}, "/tokenize")["tokens"]
+        # What is not is refused, and the session goes on.
+        assert http.post("/infill", json=begun | {"input_prefix": "x", "seq": 3}).status_code == 503
+        assert asked(there, typed | {"seq": 3})["content"] == said[1:]
 
 
 def test_a_sampler_that_a_server_lacks_is_refused_by_its_field() -> None:

@@ -70,6 +70,14 @@ async def ask(backend: Backend) -> AsyncGenerator[Heard, None]:
                 yield Heard(tuple(choice["token_ids"]), finish=choice["finish_reason"])
 
 
+async def ask_with_a_role(backend: Backend) -> AsyncGenerator[Heard, None]:
+    """As chats begin: with whose turn it is."""
+    yield Heard(text="")
+    async with aclosing(ask(backend)) as answer:
+        async for heard in answer:
+            yield heard
+
+
 async def version(backend: Backend) -> object:
     return await backend.get("/version")
 
@@ -201,6 +209,18 @@ def test_a2_what_fails_before_it_says_anything_is_asked_elsewhere(
     # The probe's connection is kept, and may have been closed before: it is tried over a new one.
     assert len(fakes[first].completions) == (2 if fault == "dies" else 1)
     assert not fakes[third].completions
+
+
+def test_a2_what_says_whose_turn_it_is_has_said_nothing(fakes: dict[str, FakeBackend]) -> None:
+    first, second, _ = rendezvous(KEYS[0], fakes)
+    fakes[first].fault = "500"
+
+    async def check() -> None:
+        async with fleet_of(*fakes) as fleet:
+            told = [told async for told in fleet.stream(KEYS[0], ask_with_a_role)]
+            assert next(backend.name for backend, heard in told if heard.token_ids) == second
+
+    run(check())
 
 
 @pytest.mark.parametrize("fault", MIDDLE)

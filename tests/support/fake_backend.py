@@ -51,7 +51,8 @@ Fault = Literal[
     "stalls in the middle",
     "half a character",  # the text ends within one
     "wrong ids",  # that spell anything but what is pending
-    "ids outside",  # of the vocabulary
+    "ids outside",  # of the vocabulary, after one token
+    "only ids outside",
     "error in the middle",  # as an event
     "half JSON",
     "garbage",  # no HTTP
@@ -384,9 +385,10 @@ def _spoilt(
     if fault == "wrong ids":
         pending = asked.constraint.pending or b"\0"
         return iter([Said((pending[0] + 1) % 256, np.zeros(vocabulary.n_vocab, np.float32))])
-    if fault == "ids outside":
+    if fault in ("ids outside", "only ids outside"):
         row = np.zeros(vocabulary.n_vocab + 1, np.float32)
-        return iter([*itertools.islice(said, 1), Said(vocabulary.n_vocab, row)])
+        n_said = 1 if fault == "ids outside" else 0
+        return iter([*itertools.islice(said, n_said), Said(vocabulary.n_vocab, row)])
     if fault == "endless":
         row = np.zeros(vocabulary.n_vocab, np.float32)
         first = [Said(byte, row) for byte in asked.constraint.pending]

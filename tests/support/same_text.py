@@ -6,8 +6,11 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-# In nats, between the best token and the next one: engines that differ there are at a tie.
-TIE = 0.05
+# In nats: by how much a log probability may differ. llama.cpp keeps keys and values in half
+# precision and adds up in it.
+NOISE = 0.15
+# Between the best token and the next one: engines that differ there are at a tie.
+TIE = 2 * NOISE
 
 Record = Callable[[str, object], None]
 

@@ -21,6 +21,8 @@ from support.vocab import write_gguf
 from suture.healing import TokenKind, Vocabulary, read_metadata
 
 NAME = "tiny-starcoder2"
+# What stood between documents in training, and so before each of them.
+SEPARATOR = 0
 
 _WIDTH = 64
 _N_LAYERS = 2
@@ -72,14 +74,17 @@ def _weights(vocabulary: Vocabulary) -> Weights:
     def norm() -> npt.NDArray[np.float32]:
         return drawn(_WIDTH) + np.float32(1)
 
-    def into_states(n_in: int) -> npt.NDArray[np.float32]:
-        matrix = drawn(_WIDTH, n_in)
+    def into_states(n_in: int, scale: float = 0.2) -> npt.NDArray[np.float32]:
+        matrix = drawn(_WIDTH, n_in, scale=scale)
         matrix[0] = 0
         return matrix
 
     embeddings = drawn(vocabulary.n_vocab, _WIDTH, scale=1)
     embeddings[:, 0] = _CONSTANT
-    output = drawn(vocabulary.n_vocab, _WIDTH, scale=0.5)
+    # As in a trained model some tokens are likelier than others, so that fewer are at a tie.
+    output = drawn(vocabulary.n_vocab, _WIDTH, scale=0.5) * np.exp(
+        drawn(vocabulary.n_vocab, 1, scale=0.3)
+    )
     output[:, 0] = [_BIAS if _is_unsaid(vocabulary, i) else 0 for i in range(vocabulary.n_vocab)]
     weights = {
         "model.embed_tokens.weight": embeddings,
@@ -92,7 +97,8 @@ def _weights(vocabulary: Vocabulary) -> Weights:
             "self_attn.q_proj": drawn(_WIDTH, _WIDTH),
             "self_attn.k_proj": drawn(_WIDTH, _WIDTH),
             "self_attn.v_proj": drawn(_WIDTH, _WIDTH),
-            "self_attn.o_proj": into_states(_WIDTH),
+            # Attention is where engines round differently.
+            "self_attn.o_proj": into_states(_WIDTH, scale=0.1),
             "post_attention_layernorm": norm(),
             "mlp.gate_proj": drawn(_INNER, _WIDTH),
             "mlp.up_proj": drawn(_INNER, _WIDTH),
@@ -145,7 +151,12 @@ def _write_gguf(path: Path, metadata: Mapping[str, object], weights: Weights) ->
         "rope.dimension_count": _HEAD,
         "rope.freq_base": _ROPE_BASE,
     }
-    own = {key: value for key, value in metadata.items() if key.startswith("tokenizer.")}
+    # A tokenizer.json does not say either which token would begin a text that none begins.
+    own = {
+        key: value
+        for key, value in metadata.items()
+        if key.startswith("tokenizer.") and key != "tokenizer.ggml.bos_token_id"
+    }
     named = {"general.architecture": "llama", "general.name": NAME}
     llama = {f"llama.{key}": value for key, value in sizes.items()}
     # GGUF counts dimensions from the innermost.

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,15 @@ class Backend:
     @property
     def n_running(self) -> float:
         return self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting")
+
+
+def until(holds: Callable[[], bool], why_not: str) -> float:
+    """Seconds until something holds. vLLM tells its figures a little later than its answers."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < 30, why_not
+        time.sleep(0.02)
+    return time.monotonic() - began
 
 
 def program(folder: Path, part: str, name: str) -> Path:

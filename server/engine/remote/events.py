@@ -54,7 +54,8 @@ def text_in(event: Mapping[str, Any], name: str) -> str:
         return ""
     if not isinstance(value, str):
         raise BackendFailed(f"the server sent no text as {name}: {shown(value)}")
-    return value
+    # JSON may have half a character in it, which no bytes say.
+    return value.encode("utf-8", "replace").decode()
 
 
 def count_in(event: Mapping[str, Any], name: str) -> int | None:

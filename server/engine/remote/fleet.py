@@ -181,7 +181,8 @@ class Fleet(Generic[P]):
                 with self._leased(member) as backend:
                     async with aclosing(ask(backend)) as answer:
                         async for heard in answer:
-                            n_heard += 1
+                            # Some begin with a part that says nothing.
+                            n_heard += bool(heard.token_ids or heard.text or heard.finish)
                             is_finished = is_finished or heard.finish is not None
                             yield backend, heard
                     if not is_finished:

@@ -3,12 +3,13 @@
 There is no thread, clock or socket in it. Whoever drives it calls
 
     asked = generation.asked(level)     what a backend is asked for that claims this level
-    chunk = generation.feed(heard)      the text that a part of its answer released, if any
+    generation.check(heard)             a part of its answer is one
+    chunk = generation.feed(heard)      the text that it released, if any
     chunk = generation.end()            the last one, where the answer is over
 
 until a chunk carries a result, or ends it early by `finish()`. After `ConstraintIgnored` the answer
-is worthless, and `asked` may be called anew: with the level "none" it asks for the text behind the
-given-back bytes, which are then part of the prompt.
+is worthless, and nothing of it was said: `asked` may be called anew. With the level "none" it asks
+for the text behind the given-back bytes, which are then part of the prompt.
 
 R1  No answer is believed: its tokens have to be such as the recursive rule allows, as long as bytes
     are pending, or to say the bytes again, where nothing is forced; and ids have to be in the
@@ -83,6 +84,8 @@ class RemoteGeneration:
         self._healer = TokenHealer(vocabulary, b"")
         self._said_again = SaidAgain(b"")
         self._level: HealingLevel = "none"
+        # Tokens that say given-back bytes again, not all of which have come.
+        self._unsaid: list[int] = []
         self._n_heard = self._n_healing = 0
         self._healing_logprob = self._logprob_before = 0.0
         self._usage: Usage | None = None
@@ -118,16 +121,12 @@ class RemoteGeneration:
         """Tokens as the backend counts them, as soon as it has told."""
         return self._usage
 
-    @property
-    def has_spoken(self) -> bool:
-        """Whether anything was heard that the text goes on with."""
-        return self._n_heard > 0
-
     def asked(self, level: Level) -> Asked:
         """What a backend is asked for; `level` is the one that it heals at.
 
-        To be called before anything is heard.
+        To be called before anything is heard, or anew after `ConstraintIgnored`.
         """
+        self._forget()
         pending = self._plan.pending
         is_healed = level != "none" and self._plan.level != "none" and _is_text(pending)
         prompt_ids = self._plan.kept_ids
@@ -153,11 +152,28 @@ class RemoteGeneration:
             n_probs=self._n_probs,
         )
 
+    def _forget(self) -> None:
+        """Forget an answer that was not believed."""
+        self._unsaid.clear()
+        self._n_heard = self._n_healing = 0
+        self._healing_logprob = self._logprob_before = 0.0
+        self._usage = self._finish = None
+
+    def check(self, heard: Heard) -> None:
+        """Raise `BackendFailed` for a part of an answer that is none: to be called before `feed`.
+
+        It is a failure of the backend's, which another one may be asked after.
+        """
+        n_vocab = self._vocabulary.n_vocab
+        if not all(0 <= token_id < n_vocab for token_id in heard.token_ids or ()):
+            raise BackendFailed("the backend answered token ids that the tokenizer does not have")
+        if heard.finish == "abort":
+            raise BackendFailed("the backend gave the answer up")
+
     def feed(self, heard: Heard) -> CompletionChunk | None:
         """Go on with a part of the answer; the last chunk if that ends the text.
 
-        Raises `ConstraintIgnored` where it does not begin with the pending bytes, and
-        `BackendFailed` for ids that are none.
+        Raises `ConstraintIgnored` where it does not begin with the pending bytes.
         """
         self._usage = heard.usage or self._usage
         if self._finish is not None:
@@ -190,22 +206,18 @@ class RemoteGeneration:
             raise ConstraintIgnored("the answer ends before it says what was given back") from None
         if not self._healer.done:
             raise ConstraintIgnored("the answer ends before it says what was given back")
-        if self._finish == "abort":
-            raise BackendFailed("the backend gave the answer up")
         return self.finish(self._reason or ("length" if self._finish == "length" else "eos"))
 
     def finish(self, reason: FinishReason) -> CompletionChunk:
         """End now: the last chunk, with everything held back that is still text."""
         self.finished = True
+        self._say_unsaid()
         return self._output.end(reason, self._made())
 
     def _ids(self, heard: Heard) -> Sequence[int]:
         """The tokens of a part; of an engine that tells text only, ours for the same text."""
         if heard.token_ids is None:
             return self._ids_of_text(heard.text.encode())
-        n_vocab = self._vocabulary.n_vocab
-        if not all(0 <= token_id < n_vocab for token_id in heard.token_ids):
-            raise BackendFailed("the backend answered token ids that the tokenizer does not have")
         return heard.token_ids
 
     def _ids_of_text(self, text_bytes: bytes) -> Sequence[int]:
@@ -231,7 +243,17 @@ class RemoteGeneration:
         if was_healing and scored is not None:
             self._healing_logprob += scored.logprob
         score = self._score(token_id, piece, scored, is_new, was_healing)
+        if not self._healer.done:
+            self._unsaid.append(token_id)
+            return None
+        self._say_unsaid()
         return self._output.take(token_id, is_new, score if is_new else None)
+
+    def _say_unsaid(self) -> None:
+        """Say what was held back until the answer could be believed."""
+        for token_id in self._unsaid:
+            self._output.say(token_id)
+        self._unsaid.clear()
 
     def _say_again(self) -> None:
         """Where nothing is healed, given-back bytes are text that the prompt has (C4)."""
@@ -258,7 +280,9 @@ class RemoteGeneration:
         self._logprob_before = 0.0 if is_new else logprob
         # Servers tell one more than asked for, where the token itself is not among them.
         asked = () if was_healing else scored.top[: self._request.n_probs or 0]
-        top = tuple(self._alternative(*one) for one in asked)
+        # A model's rows may be longer than its vocabulary.
+        n_vocab = self._vocabulary.n_vocab
+        top = tuple(self._alternative(*one) for one in asked if one[0] < n_vocab)
         return ScoredToken(token_id, piece, logprob, top=top)
 
     def _alternative(self, token_id: int, logprob: float) -> Alternative:
@@ -303,6 +327,8 @@ def with_clean_end(
     plan: PromptPlan, kind: BackendKind, vocabulary: Vocabulary, encode: Encode
 ) -> PromptPlan:
     """The same prompt for an engine that nothing can be forced on: cut where tokens end anyhow."""
+    if plan.level == "none":
+        return plan
     start = max(plan.barriers, default=-1) + 1
     segment = b"".join(map(vocabulary.bytes_of, plan.kept_ids[start:])) + plan.pending
     end = (structural_end if kind == "openai-chat" else word_end)(segment)
@@ -316,7 +342,7 @@ def with_clean_end(
         kept_ids=kept_ids,
         pending=end.pending,
         dropped_tokens=max(plan.dropped_tokens + n_more, 0),
-        level="hygiene" if end.pending and plan.level != "none" else "none",
+        level="hygiene" if end.pending else "none",
     )
 
 

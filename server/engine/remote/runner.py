@@ -6,6 +6,7 @@
       text behind it, with the level "none"; and one that ignores its constraint is not asked to
       heal for a while.
   F3  Whoever cancels a job, a deadline or a client that left, closes its connection: engines stop.
+  F4  Every job is told its end, also one that ends before it has begun.
 
 Used on one event loop, on which nothing here waits.
 """
@@ -69,6 +70,8 @@ class RemoteRunner:
         self._queue_size = queue_size
         self._waiting: FairQueue[RemoteJob] = FairQueue()
         self._running: dict[RemoteJob, asyncio.Task[None]] = {}
+        # Of those that wait and have a deadline.
+        self._timers: dict[RemoteJob, asyncio.TimerHandle] = {}
         self._spare: tuple[RemoteJob, asyncio.Task[None]] | None = None
         self._distrusted: dict[str, float] = {}
         self._n_submitted = 0
@@ -114,6 +117,8 @@ class RemoteRunner:
             request = job.generation.request
             self._waiting.put(job, request.tenant, request.user)
         self._begin_more()
+        for job in jobs:
+            self._end_if_late(job)
 
     def submit_spare(self, job: RemoteJob) -> None:
         if self._running or self._waiting or self._spare or not self._fleet.is_ready:
@@ -121,7 +126,7 @@ class RemoteRunner:
             return
         task = asyncio.get_running_loop().create_task(self._run(job, self.spare))
         self._spare = job, task
-        task.add_done_callback(self._on_spare_done)
+        task.add_done_callback(partial(self._on_spare_done, job))
 
     def cancel(self, job: RemoteJob, reason: FinishReason) -> None:
         if job.generation.finished or job.end_early is not None:
@@ -130,8 +135,7 @@ class RemoteRunner:
         job.end_early = reason
         if job in self._waiting:
             self._waiting.remove(job)
-            self.counters.cancelled_waiting[reason] += 1
-            job.end(reason)
+            self._end_unbegun(job, reason, self.counters)
         elif (task := self._running.get(job)) is not None:
             task.cancel()
         elif self._spare is not None and self._spare[0] is job:
@@ -155,6 +159,7 @@ class RemoteRunner:
         """Begin jobs that wait, as many as may run."""
         while self._waiting and len(self._running) < self._n_most:
             job = self._waiting.popleft()
+            self._stop_timer(job)
             taken = {other.place for other in self._running}
             job.place = next(i for i in range(self._n_places) if i not in taken)
             task = asyncio.get_running_loop().create_task(self._run(job, self.counters))
@@ -163,10 +168,35 @@ class RemoteRunner:
 
     def _on_done(self, job: RemoteJob, task: asyncio.Task[None]) -> None:
         del self._running[job]
+        if task.cancelled():
+            self._end_unbegun(job, job.end_early or "cancelled", self.counters)
         self._begin_more()
 
-    def _on_spare_done(self, task: asyncio.Task[None]) -> None:
+    def _on_spare_done(self, job: RemoteJob, task: asyncio.Task[None]) -> None:
         self._spare = None
+        if task.cancelled():
+            self._end_unbegun(job, job.end_early or "cancelled", self.spare)
+
+    def _end_unbegun(self, job: RemoteJob, reason: FinishReason, counters: Counters) -> None:
+        """Tell the end of a job of which no step was taken: it waits, or its task was to begin."""
+        self._stop_timer(job)
+        counters.cancelled_waiting[reason] += 1
+        job.end(reason)
+
+    def _end_if_late(self, job: RemoteJob) -> None:
+        """End a job that waits once its time is over."""
+        if job not in self._waiting or (left_s := job.clock.left_s()) is None:
+            return
+        if left_s <= 0:
+            self._waiting.remove(job)
+            self._end_unbegun(job, "deadline", self.counters)
+            return
+        loop = asyncio.get_running_loop()
+        self._timers[job] = loop.call_later(left_s, self._end_if_late, job)
+
+    def _stop_timer(self, job: RemoteJob) -> None:
+        if (timer := self._timers.pop(job, None)) is not None:
+            timer.cancel()
 
     def _end_spare(self) -> None:
         if self._spare is not None:
@@ -227,7 +257,9 @@ class RemoteRunner:
                 if generation.is_over:
                     left_s = COUNTS_S
                 try:
-                    backend, heard = await asyncio.wait_for(anext(answer), left_s)
+                    # Not `wait_for`, which before Python 3.12 may lose a cancellation.
+                    async with asyncio.timeout(left_s):
+                        backend, heard = await anext(answer)
                 except TimeoutError:
                     if not generation.is_over:
                         break
@@ -266,6 +298,7 @@ class RemoteRunner:
         async with aclosing(stream) as events:
             async for event in events:
                 if (heard := read(event)) is not None:
+                    generation.check(heard)
                     yield heard
 
     def _level(self, backend: Backend) -> Level:

@@ -118,14 +118,16 @@ def test_health_warns_where_suggestions_are_off(session: Session) -> None:
         editor.until(lambda: f"suture: {told}" in editor.told)
         editor.nvim.command("checkhealth suture")
         report = editor.text
-        editor.nvim.command("silent! tabonly!")
+        editor.nvim.command("tabclose")
         return report
 
     editor = session.open("")
+    editor.type("def add")
+    editor.shows(ADD)
     report = health("snooze 5", "quiet for 5 min")
     assert "WARNING status: Inactive DISABLED suggestions are snoozed" in report
     assert "`:Suture snooze 0`" in report
-    editor.type("def add")
+    session.open("").type("def add")
     editor.until(lambda: editor.status["reason"] == "DISABLED")
     assert "OK status: Normal\n" in health("snooze 0", "no longer quiet")
     assert "DISABLED suggestions are turned off" in health("disable", "suggestions are off")

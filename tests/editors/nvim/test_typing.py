@@ -275,12 +275,11 @@ def test_in_other_modes_and_special_buffers_nothing_is_shown(session: Session) -
 
 
 def test_of_two_windows_only_that_one_types_in_shows_it(session: Session) -> None:
-    editor = session.open("x = 1\n")
+    editor = session.open("x = 1\n", writes="def add(a)\nx = 1\n")
     editor.split()
     editor.go_to(0, 0)
     editor.input("<C-u>")
     editor.input("<C-o>D")
-    session.completer.text = "def add(a)\nx = 1\n"
     editor.type("def add")
     editor.until(lambda: "def add(a)" in editor.preview)
     rows = editor.lua("""

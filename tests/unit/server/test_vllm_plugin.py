@@ -1,4 +1,4 @@
-"""What a vLLM server lets follow while bytes are pending. That it does: tests/vllm."""
+"""What a vLLM server lets follow while bytes are pending. That it does: tests/real_vllm."""
 
 from __future__ import annotations
 

@@ -107,3 +107,11 @@ def test_an_answer_is_text() -> None:
     assert hear({"choices": [], "usage": None}) is None
     with pytest.raises(BackendFailed):
         hear({"choices": [{"text": {"a": 1}}]})
+
+
+def test_half_a_character_is_no_failure_of_ours() -> None:
+    """JSON may say one, and no bytes do."""
+    told = json.loads(r'{"choices": [{"text": "x\ud83d", "finish_reason": null}]}')
+    heard = OpenAI().reader(VOCABULARY)(told)
+    assert heard is not None
+    assert heard.text == "x?"

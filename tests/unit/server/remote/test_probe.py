@@ -134,6 +134,15 @@ def test_another_tokenizer_is_found_and_the_text_that_differs_is_named() -> None
         probed(TinyEngine("recursive", Vocabulary([*others, *texts])))
 
 
+def test_another_tokenizer_is_found_where_it_leaves_a_character_in_pieces() -> None:
+    class Broken(TinyEngine):
+        async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:
+            yield {"choices": [{"text": "\ufffd of the prompt\ufffd and", "token_ids": WANTED[:2]}]}
+
+    with pytest.raises(TokenizerDiffers, match="and"):
+        probed(Broken("recursive"))
+
+
 def test_a_token_outside_of_the_vocabulary_is_of_another_tokenizer() -> None:
     class Larger(TinyEngine):
         async def ask(self, body: Json, path: str) -> AsyncGenerator[object, None]:

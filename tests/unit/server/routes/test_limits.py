@@ -30,6 +30,12 @@ def limit_of(
     return limits(setting, n_keys).places(caller, address).limit
 
 
+def test_half_of_all_is_of_all_that_other_servers_run() -> None:
+    urls = ("http://one", "http://two")
+    at = settings(engine="remote", engine_url=urls, engine_parallel=50, parallel=2, queue=20)
+    assert ClientLimits(at, 2).places("key", HERE).limit == (2 * 50 + 20) // 2
+
+
 @pytest.mark.parametrize(
     ("n_keys", "caller", "address", "limit"),
     [

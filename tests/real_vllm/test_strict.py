@@ -12,7 +12,7 @@ import pytest
 from e2e.conftest import Served
 from support.cut_texts import cut_holes
 from support.same_text import Record, assert_same_text
-from support.twin_models import NAME, Twin
+from support.twin_models import NAME, SEPARATOR, Twin
 from support.vllm_servers import ROOT, Backend, program
 from suture.healing import Vocabulary
 
@@ -26,7 +26,8 @@ def vocabulary(twin: Twin) -> Vocabulary:
 
 
 def asked(ids: list[int], pending: bytes) -> dict[str, Any]:
-    body = {"model": NAME, "prompt": ids, "max_tokens": N_TOKENS, "temperature": 0}
+    prompt = [SEPARATOR, *ids]
+    body = {"model": NAME, "prompt": prompt, "max_tokens": N_TOKENS, "temperature": 0}
     return body | {"return_token_ids": True, "vllm_xargs": {"heal_hex": pending.hex()}}
 
 

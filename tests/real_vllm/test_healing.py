@@ -10,7 +10,7 @@ from e2e.conftest import Served
 from support.cut_texts import cut_holes
 from support.same_text import Record, assert_same_text
 
-N_TOKENS = 12
+N_TOKENS = 8
 HOLES = cut_holes()
 ASKED = {"healing": "recursive", "temperature": 0, "n_predict": N_TOKENS, "shape": "raw"}
 

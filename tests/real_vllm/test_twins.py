@@ -6,12 +6,9 @@ import pytest
 
 from e2e.conftest import Served
 from support.cut_texts import cut_holes
-from support.same_text import Record
-from support.twin_models import NAME
+from support.same_text import NOISE, Record
+from support.twin_models import NAME, SEPARATOR
 from support.vllm_servers import Backend
-
-# llama.cpp keeps keys and values in half precision.
-NOISE = 0.05
 
 
 @pytest.mark.parametrize("name", ["library 3", "accents", "CJK", "tabs"])
@@ -21,11 +18,14 @@ def test_both_engines_say_the_same_of_a_token(
     text = cut_holes()[name][0]
     ids = embedded.post("/tokenize", {"content": text})["tokens"]
     body = {"prompt": text, "healing": "off", "temperature": 0, "n_predict": 1, "n_probs": 10}
-    (ours,) = embedded.post("/completion", body)["completion_probabilities"]
-    asked = {"model": NAME, "prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": 10}
-    answer = backend.ask(asked | {"return_tokens_as_token_ids": True})["choices"][0]
+    answer = embedded.post("/completion", body)
+    assert answer["suture"]["prompt"]["tokens"] == 1 + len(ids)
+    (ours,) = answer["completion_probabilities"]
+    prompt = [SEPARATOR, *ids]
+    asked = {"model": NAME, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": 10}
+    choice = backend.ask(asked | {"return_tokens_as_token_ids": True})["choices"][0]
 
-    (theirs,) = answer["logprobs"]["top_logprobs"]
+    (theirs,) = choice["logprobs"]["top_logprobs"]
     local = {f"token_id:{entry['id']}": entry["logprob"] for entry in ours["top_logprobs"]}
     shared = local.keys() & theirs.keys()
     worst = max(abs(local[token] - theirs[token]) for token in shared)
