@@ -27,6 +27,7 @@ from suture.server.errors import (
     SetupError,
     SutureError,
     Unavailable,
+    Unreachable,
 )
 from suture.server.request import Reason
 from suture.server.settings import CHALLENGE
@@ -198,7 +199,11 @@ def _told(status: int, body: bytes, headers: httpx2.Headers) -> SutureError:
     if status in (429, 503):
         wait = headers.get("retry-after", "")
         after = int(wait) if wait.isdigit() else 1
-        kinds = {"LOADING": Loading, "BUSY": ClientBusy if status == 429 else QueueFull}
+        kinds = {
+            "LOADING": Loading,
+            "BUSY": ClientBusy if status == 429 else QueueFull,
+            "UNREACHABLE": Unreachable,
+        }
         return kinds.get(str(reason), Unavailable)(message, after)
     if reason == "EXCLUDED":
         return Excluded()

@@ -34,6 +34,7 @@ from suture.server.engine.remote.runner import RemoteRunner
 from suture.server.engine.remote.served import Served
 from suture.server.engine.remote.tokenizer import read_tokenizer
 from suture.server.engine.remote.vllm import VllmStrict
+from suture.server.errors import Loading
 from suture.server.explanation import Explanation
 from suture.server.one_model import OneModel
 from suture.server.prompt.budget import PromptBudget
@@ -58,21 +59,24 @@ PROBES = Affinity(affinity_key("", "", "suture's probes"))
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
-    """A model that backends run (`runner.Model`); `adapter` is that of the first of them."""
+    """A model that backends run (`runner.Model`); `adapters` are theirs, in their order."""
 
     vocabulary: Vocabulary
     family: FimFamily | None
     budget: PromptBudget
     codec: Codec
-    adapter: Adapter
+    adapters: tuple[Adapter, ...]
     defaults: LayoutDefaults | None = None
 
     def check(self, request: CompletionRequest) -> None:
-        self.adapter.check(request)
+        # Any of them may be asked.
+        for adapter in self.adapters:
+            adapter.check(request)
 
     def fit(self, plan: PromptPlan) -> PromptPlan:
-        if self.adapter.best_level == "hygiene":
-            fit = with_clean_end(plan, self.adapter.kind, self.vocabulary, self.codec.encode)
+        adapter = self.adapters[0]
+        if adapter.best_level == "hygiene":
+            fit = with_clean_end(plan, adapter.kind, self.vocabulary, self.codec.encode)
         else:
             fit = with_whole_characters(plan, self.vocabulary)
         # Bytes that are said again may take a token each, which others had less of.
@@ -123,7 +127,6 @@ class RemoteCompleter:
             self._vocabulary,
             settings.engine_parallel,
             settings.queue,
-            n_backends=len(backends),
         )
         encoding = open_encoding(settings.encode_batch, settings.encode_wait_ms / 1000)
         self._completions = Completions(self._runner, encoding)
@@ -235,11 +238,14 @@ class RemoteCompleter:
         """
         found = self._found
         if not found:
+            if not self._fleet.is_settled:
+                raise Loading("the inference servers are being looked at")
             self._runner.check_ready()
         budget = PromptBudget(
             self._n_ctx(found) or DEFAULT_CONTEXT, self._speed, self._settings.first_text_ms
         )
-        return RemoteModel(self._vocabulary, self._family, budget, self._codec, found[0].adapter)
+        adapters = tuple(served.adapter for served in found)
+        return RemoteModel(self._vocabulary, self._family, budget, self._codec, adapters)
 
     async def _probe(self, backend: Backend) -> Served:
         """What a backend is and can. Raises a `SutureError` where it cannot be asked."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, get_args
 from suture.server.client import Absent, Client, ServerFailure, Stranger, Suture
 from suture.server.commands.cursor import Cursor, is_target, read_cursor, read_text, sendable
 from suture.server.commands.flags import add_settings
-from suture.server.errors import SetupError, Unavailable
+from suture.server.errors import SetupError, Unavailable, Unreachable
 from suture.server.request import FimBoundary, Reason, Shape
 from suture.server.settings import Settings, read_api_keys
 from suture.server.tls import trust
@@ -155,7 +155,8 @@ def choose(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> As
 def _serves(found: Suture, settings: Settings) -> bool:
     """Whether it serves the model asked for; none asked for, any will do."""
     name, path = found.model_names
-    wanted = settings.model
+    # What other servers run is called as they call it; `model` is where its tokenizer is.
+    wanted = settings.engine_model if settings.engine == "remote" else settings.model
     return wanted is None or wanted == name or os.path.abspath(wanted) == path
 
 
@@ -226,6 +227,8 @@ def _when_loaded(ask: Callable[[], T]) -> T:
     while True:
         try:
             return ask()
+        except Unreachable:
+            raise  # who knows when somebody starts those that run the model
         except Unavailable as error:
             if time.monotonic() + error.retry_after > deadline:
                 raise

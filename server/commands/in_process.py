@@ -10,6 +10,7 @@ from typing import Any
 
 from suture.server.client import parse_events
 from suture.server.commands.pull import require_llama_cpp, with_model_file
+from suture.server.errors import SetupError
 from suture.server.routes.completer import Completer
 from suture.server.routes.delivery import collect, stream_events
 from suture.server.routes.explain import explained_request, explanation_json
@@ -22,6 +23,9 @@ Json = dict[str, Any]
 
 def open_here(settings: Settings, stack: ExitStack) -> InProcess:
     """What answers by the settings' model, closed with `stack`. Raises `SetupError`."""
+    if settings.engine == "remote":
+        # Its weights are elsewhere, and what is here may be a tokenizer only.
+        raise SetupError("no suture serve runs here, and --engine remote is asked through one")
     require_llama_cpp()
     # Only here: it needs llama.cpp, which is optional.
     from suture.server.local import local_completer

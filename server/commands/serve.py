@@ -24,10 +24,11 @@ from suture.server.client import Stranger, Suture
 from suture.server.commands.asking import open_client, server_url
 from suture.server.commands.flags import add_settings, settings_of
 from suture.server.commands.pull import require_llama_cpp, require_pulled, with_model_files
+from suture.server.engine.remote.backend import check_url
 from suture.server.errors import SetupError, SutureError
 from suture.server.hosts import is_loopback
 from suture.server.service import Notifying, inherited_listener
-from suture.server.settings import Settings, inherited_sockets, notify_socket
+from suture.server.settings import Settings, inherited_sockets, notify_socket, read_keys
 from suture.server.supervisor import Display, Plain, Spawn, Supervisor
 from suture.server.tenants import read_tenants, tenant_files
 from suture.server.terminal import StatusLine, has_terminal, takes_a_status_line
@@ -90,9 +91,9 @@ def run(args: argparse.Namespace) -> int:
         settings = settings.model_copy(update={"host": host, "port": port})
     check_exposure(settings)
     check_tls(settings)
+    check_engine(settings)
     for file in open_secrets(settings):
         print(f"suture: {file} can be read or changed by others: chmod 600", file=sys.stderr)
-    check_engine(settings)
     with inherited or bind(settings) as listener:
         # Here and not in the worker, so that a download is not started again with it.
         settings = with_model_files(settings)
@@ -151,14 +152,22 @@ def _renewed(before: Settings, args: argparse.Namespace) -> Settings:
 def check_engine(settings: Settings) -> None:
     """Raise `SetupError` where the model cannot be run as the settings say."""
     if settings.engine == "llama":
-        if settings.engine_url:
-            raise SetupError("--engine-url goes with --engine remote")
+        for flag, given in (
+            ("--engine-url", settings.engine_url),
+            ("--engine-key-file", settings.engine_key_file),
+        ):
+            if given:
+                raise SetupError(f"{flag} goes with --engine remote")
         require_llama_cpp()
         return
     if not settings.engine_url:
         raise SetupError("--engine remote: give the --engine-url of a server that runs the model")
+    for url in settings.engine_url:
+        check_url(url)
     if settings.also_serve:
         raise SetupError("--also-serve: other servers run one model, --engine remote")
+    if settings.engine_key_file is not None:
+        read_keys(settings.engine_key_file, "--engine-key-file")
 
 
 def check_exposure(settings: Settings) -> None:
@@ -173,7 +182,8 @@ def check_exposure(settings: Settings) -> None:
 
 def open_secrets(settings: Settings) -> list[Path]:
     """Those of the files with keys that not only their owner may read and write."""
-    files = [file for file in (settings.api_key_file, settings.tls_key) if file is not None]
+    secrets = settings.api_key_file, settings.tls_key, settings.engine_key_file
+    files = [file for file in secrets if file is not None]
     files += tenant_files(settings)
     return [file for file in files if file.stat().st_mode & _OTHERS]
 

@@ -54,8 +54,9 @@ def _ours(client: Client, found: Suture, settings: Settings) -> Iterator[Finding
     if version != VERSION:
         text = f"the server that runs is {version}, and this is {VERSION}"
         yield Finding("note", "server", text, restart)
-    if settings.model not in (None, name, path):
-        text = f"the server that runs has the model {name}, and the settings say {settings.model}"
+    wanted = settings.engine_model if settings.engine == "remote" else settings.model
+    if wanted not in (None, name, path):
+        text = f"the server that runs has the model {name}, and the settings say {wanted}"
         yield Finding("note", "server", text, restart)
     if state == "ready":
         yield _answers(client, restart)

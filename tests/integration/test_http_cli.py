@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ from support.fake_completer import DONE, FakeCompleter, says
 from support.http_server import serving
 from suture.server import cli
 from suture.server.commands.pull import NO_LLAMA_CPP, with_model_file
-from suture.server.errors import EngineError, InfillUnsupported, Loading
+from suture.server.errors import EngineError, InfillUnsupported, Loading, Unreachable
 from suture.server.request import CompletionChunk, CompletionResult, Edit, Reason
 from suture.server.routes.completer import Completer
 from suture.server.settings import Settings
@@ -79,7 +80,9 @@ def test_the_text_is_the_same_from_a_server_and_in_process_byte_for_byte(
                 assert cli.main(["complete", f"{file}:1:10", *where, *how]) == 0
                 out, err = capfdbinary.readouterr()
                 assert (out, err) == (TEXT.encode(), b"")
-    assert len({*map(str, [*remote.requests, *local.requests])}) == 1
+    # Over HTTP somebody asks; in the process nobody has to be told apart.
+    asked = [replace(one, user=None) for one in (*remote.requests, *local.requests)]
+    assert len({*map(str, asked)}) == 1
     request = remote.requests[0]
     assert (request.prefix, request.suffix) == ("for i in ", ":\r\n    pass\r\n")
     assert request.sampling.temperature == 0 and request.path == str(file)
@@ -415,6 +418,43 @@ def test_without_llama_cpp_it_says_what_to_install(
     for command in (["complete", f"{file}:1:1", "--local"], ["serve", "--port", "0"]):
         assert cli.main(command) == 2
         assert capfd.readouterr() == ("", f"suture: {NO_LLAMA_CPP}\n")
+
+
+def test_a_server_before_others_serves_what_they_call_their_model(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUTURE_ENGINE", "remote")
+    monkeypatch.setenv("SUTURE_MODEL", "tokenizer.json")
+    fake = FakeCompleter(says("range(3)"))
+    with serving(fake) as url:
+        monkeypatch.setenv("SUTURE_PORT", url.rpartition(":")[2])
+        assert cli.main(["complete", f"{file}:1:1"]) == 0
+        assert capfd.readouterr() == ("range(3)", "")
+        monkeypatch.setenv("SUTURE_ENGINE_MODEL", "another")
+        assert cli.main(["complete", f"{file}:1:1"]) == 2
+        assert "another model: toy" in capfd.readouterr().err
+
+
+def test_servers_that_run_the_model_are_not_waited_for(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fake = FakeCompleter([Unreachable("no backend answers: http://gpu-1: no server answers there")])
+    with serving(fake) as url:
+        assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3
+    assert capfd.readouterr().err.startswith(
+        "suture: UNREACHABLE: no backend answers: http://gpu-1"
+    )
+    assert len(fake.requests) == 1
+
+
+def test_a_model_that_other_servers_run_is_not_run_here(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUTURE_ENGINE", "remote")
+    monkeypatch.setenv("SUTURE_ENGINE_URL", "http://127.0.0.1:1")
+    for verb in ("complete", "explain"):
+        assert cli.main([verb, f"{file}:1:1", "--local"]) == 2
+        assert "--engine remote" in capfd.readouterr().err
 
 
 def suture(*arguments: str) -> subprocess.Popen[bytes]:

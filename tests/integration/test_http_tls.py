@@ -106,15 +106,31 @@ def test_an_encrypted_key_is_refused_and_asks_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"engine_key_file": "none"}, "--engine-key-file goes with --engine remote"),
+        ({"engine_url": "http://one"}, "--engine-url goes with --engine remote"),
+        (
+            {"engine": "remote", "engine_url": "http://one", "engine_key_file": "/nonexistent"},
+            "--engine-key-file: /nonexistent",
+        ),
+    ],
+)
+def test_what_is_said_of_other_servers_in_vain_is_refused(flags: dict[str, str], why: str) -> None:
+    with pytest.raises(SetupError, match=why):
+        serve.check_engine(settings(**flags))
+
+
+@pytest.mark.parametrize(
     ("mode", "is_open"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)]
 )
 def test_files_of_keys_that_others_may_read_are_named(
     tmp_path: Path, mode: int, is_open: bool
 ) -> None:
-    files = [tmp_path / "api", tmp_path / "tls"]
+    files = [tmp_path / "api", tmp_path / "tls", tmp_path / "engine"]
     for file in files:
         file.write_text("k")
         file.chmod(mode)
-    at = settings(api_key_file=files[0], tls_key=files[1])
+    at = settings(api_key_file=files[0], tls_key=files[1], engine_key_file=files[2])
     assert serve.open_secrets(at) == (files if is_open else [])
     assert serve.open_secrets(settings()) == []

@@ -280,6 +280,12 @@ def test_a_network_is_not_served_by_accident(host: str, tmp_path: Path) -> None:
     serve.check_exposure(settings(host=host, api_key_file=keys))
 
 
+@pytest.mark.parametrize("url", ["gpu-1:8000", "foo", "ftp://gpu-1", "http://", "http://gpu-1/?x"])
+def test_what_is_no_url_of_an_engine_is_said_before_anything_is_loaded(url: str) -> None:
+    with pytest.raises(SetupError, match="expected a URL"):
+        serve.check_engine(settings(engine="remote", engine_url=["http://gpu-1", url]))
+
+
 def test_certificate_and_key_go_together_and_must_fit(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="go together"):
         serve.check_tls(settings(tls_cert=CERT))

@@ -213,11 +213,29 @@ def test_what_is_known_is_answered_while_every_backend_is_busy() -> None:
         assert asked(there, typed | {"seq": 3})["content"] == said[1:]
 
 
+def test_before_the_backends_were_looked_at_it_is_loading() -> None:
+    backend = FakeBackend(SPEAKING, fault="stalls")
+    with playing(backend) as url, serving_backends(url, wait=False) as there, client(there) as http:
+        for refused in (http.get("/health"), http.post("/completion", json={"prompt": "def "})):
+            assert refused.status_code == 503
+            assert refused.json()["suture"]["reason"] == "LOADING"
+
+
 def test_a_sampler_that_a_server_lacks_is_refused_by_its_field() -> None:
     with playing(FakeBackend(ANY)) as url, serving_backends(url) as there, client(there) as http:
         response = http.post("/completion", json={"prompt": "def", "dry_multiplier": 0.5})
     assert response.status_code == 400
     assert "dry_multiplier" in response.text
+
+
+def test_what_one_of_the_servers_lacks_is_refused_whichever_is_asked() -> None:
+    one, other = FakeBackend(SPEAKING), FakeBackend(SPEAKING, kind="openai")
+    with playing(one) as a, playing(other) as b, serving_backends(a, b) as there:
+        with client(there) as http:
+            for n in range(8):
+                body = infill("x", path=f"{n}.py", grammar='root ::= "me"')
+                response = http.post("/infill", json=body)
+                assert (response.status_code, "grammar" in response.text) == (400, True)
 
 
 def test_the_same_file_of_one_user_meets_the_same_replica() -> None:
@@ -254,3 +272,15 @@ def test_an_openai_server_gets_a_clean_end_and_its_answer_is_checked() -> None:
         assert answer["suture"]["healing"]["level"] == "hygiene"
         assert answer["content"].startswith("me()")
         assert backend.completions[-1].body["prompt"] == "def add(x): return"
+
+
+def test_an_openai_server_that_does_not_say_a_word_again_gets_clean_ends_all_the_same() -> None:
+    backend = FakeBackend(SPEAKING, kind="openai")
+    with playing(backend) as url, serving_backends(url) as there:
+        asked(there, {"prompt": "def add(x): return userimp", "n_predict": 9}, "/completion")
+        prompts = [one.body["prompt"] for one in backend.completions[-2:]]
+        assert prompts == ["def add(x): return", "def add(x): return userimp"]
+        body = {"prompt": "def add(x): return userNa", "n_predict": 9}
+        answer = asked(there, body, "/completion")
+    assert answer["suture"]["healing"]["level"] == "hygiene"
+    assert backend.completions[-1].body["prompt"] == "def add(x): return"

@@ -400,7 +400,7 @@ def test_a3_a_probe_that_fails_says_why_and_is_tried_again(
             await until(lambda: fleet.is_ready)
 
     run(check())
-    assert words in caplog.text
+    assert f"{url}: {words}" in caplog.text, "of several servers, nobody could tell which one"
 
 
 def test_a4_a_backend_that_is_not_there_at_the_start_is_asked_once_it_comes(

@@ -104,6 +104,7 @@ class _Steered:
     """A fleet whose backend says "x" as often as it is told to."""
 
     is_ready = True
+    n_backends = n_ready = 1
 
     def __init__(self) -> None:
         self.say = asyncio.Event()

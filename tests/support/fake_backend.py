@@ -584,6 +584,7 @@ async def _run(
 def until(condition: Callable[[], bool], seconds: float = 10) -> bool:
     """Whether it came true in time; for tests whose event loop may stand still meanwhile."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not condition():
+    # Looked at once in each turn: it may be true now and false again.
+    while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return condition()
+    return holds

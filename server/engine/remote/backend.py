@@ -274,8 +274,8 @@ class Backend:
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise BackendUnreachable(self._why_unreachable(error)) from error
         except httpx2.HTTPError as error:
-            what = "does not speak HTTP, or broke off"
-            raise BackendFailed(f"{self.name}: it {what} ({type(error).__name__})") from error
+            what = "its answer broke off, or is no HTTP"
+            raise BackendFailed(f"{self.name}: {what} ({type(error).__name__})") from error
 
     def _why_unreachable(self, error: Exception) -> str:
         failure = tls_error(error)
@@ -296,7 +296,7 @@ class Backend:
 def _client(
     url: str, api_key: str | None, trust: ssl.SSLContext | bool, stall_s: float
 ) -> httpx2.AsyncClient:
-    _check_url(url)
+    check_url(url)
     # What is packed could unpack to more than any bound.
     headers = {"Accept-Encoding": "identity"}
     if api_key:
@@ -316,7 +316,7 @@ def _client(
     )
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
     """Raise `SetupError` for what is no URL of a server; a password in it is not shown."""
     scheme, _, rest = url.partition("://")
     shown = f"{scheme}://{rest.rpartition('@')[2]}" if rest else url

@@ -117,6 +117,11 @@ class Fleet(Generic[P]):
             await member.backend.close()
 
     @property
+    def n_backends(self) -> int:
+        """How many there are, well or not."""
+        return len(self._members)
+
+    @property
     def n_ready(self) -> int:
         """How many backends are asked."""
         return sum(member.health.is_healthy for member in self._members.values())
@@ -282,12 +287,18 @@ class Fleet(Generic[P]):
         except BackendBusy as error:
             health.found_draining(str(error))
         except SutureError as error:
-            health.found_ill(str(error), is_gone=isinstance(error, BackendUnreachable))
+            why = _named(member.name, str(error))
+            health.found_ill(why, is_gone=isinstance(error, BackendUnreachable))
         except Exception:
             _log.exception("%s: looking at it failed", member.name)
             health.found_ill(f"{member.name}: looking at it failed", is_gone=True)
         finally:
             member.was_seen = True
+
+
+def _named(name: str, why: str) -> str:
+    """What is wrong, with the backend's name: what a probe finds does not say whose it is."""
+    return why if why.startswith(name) else f"{name}: {why}"
 
 
 def _nobody(

@@ -4,7 +4,7 @@
       is the request's error, as what was shown cannot be taken back.
   F2  A backend whose answer does not begin with what was given back is asked again, once, for the
       text behind it, with the level "none"; and one that ignores its constraint is not asked to
-      heal for a while.
+      heal for a while. Where nothing is forced it was no constraint, and others are healed.
   F3  Whoever cancels a job, a deadline or a client that left, closes its connection: engines stop.
   F4  Every job is told its end, also one that ends before it has begun.
 
@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -48,7 +48,7 @@ _log = logging.getLogger("suture.remote")
 
 class RemoteRunner:
     """Has up to `parallel` jobs run at once for each backend that is well, and `queue_size` wait
-    beside them in fair turns. There are `n_backends`.
+    beside them in fair turns.
 
     `spare` counts what nobody asked for.
     """
@@ -59,14 +59,13 @@ class RemoteRunner:
         vocabulary: Vocabulary,
         parallel: int,
         queue_size: int,
-        n_backends: int,
     ) -> None:
         self.counters = Counters()
         self.spare = Counters()
         self._fleet = fleet
         self._vocabulary = vocabulary
         self._parallel = parallel
-        self._n_places = parallel * n_backends
+        self._n_places = parallel * fleet.n_backends
         self._queue_size = queue_size
         self._waiting: FairQueue[RemoteJob] = FairQueue()
         self._running: dict[RemoteJob, asyncio.Task[None]] = {}
@@ -240,10 +239,8 @@ class RemoteRunner:
         if waited_s is not None:
             counters.queue_s.observe(waited_s)
             counters.prompt_tokens += len(job.generation.prompt_ids)
-        try:
+        with suppress(ConstraintIgnored):
             return await self._followed(job, counters, self._level)
-        except ConstraintIgnored as ignored:
-            _log.warning("%s", ignored)
         return await self._followed(job, counters, lambda _: "none")
 
     async def _followed(
@@ -280,8 +277,11 @@ class RemoteRunner:
         try:
             return step()
         except ConstraintIgnored as ignored:
-            self._distrusted[backend.name] = time.monotonic() + DISTRUST_S
-            raise ConstraintIgnored(f"{backend.name}: {ignored}") from None
+            # Where nothing is forced, what was given back may well not be said again.
+            if self._level(backend) != "hygiene":
+                _log.warning("%s: %s", backend.name, ignored)
+                self._distrusted[backend.name] = time.monotonic() + DISTRUST_S
+            raise
 
     async def _ask(
         self, backend: Backend, generation: RemoteGeneration, level: Callable[[Backend], Level]

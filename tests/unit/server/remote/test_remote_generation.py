@@ -78,7 +78,7 @@ def test_a_prompt_that_is_cut_further_leaves_room_to_say_its_bytes_again() -> No
     """The last word is a few tokens, and may be said again in as many as it has bytes."""
     n_ctx = 512
     budget = toy_budget(n_ctx)
-    model = RemoteModel(VOCABULARY, None, budget, toy_codec(toy_encode), OpenAI())
+    model = RemoteModel(VOCABULARY, None, budget, toy_codec(toy_encode), (OpenAI(),))
     request = CompletionRequest("x = importimportimp", shape="raw", max_tokens=n_ctx)
     plan = model.fit(plan_prompt(request, VOCABULARY, None, toy_encode, budget))
     text = byte_stream(request, plan, TokenTransducer(VOCABULARY, (), "skip"))
@@ -88,7 +88,7 @@ def test_a_prompt_that_is_cut_further_leaves_room_to_say_its_bytes_again() -> No
 
 
 def test_a_prompt_that_nothing_is_to_be_healed_of_stays_as_it_is() -> None:
-    model = RemoteModel(VOCABULARY, None, toy_budget(), toy_codec(toy_encode), OpenAI())
+    model = RemoteModel(VOCABULARY, None, toy_budget(), toy_codec(toy_encode), (OpenAI(),))
     request = CompletionRequest("def add(x): return userNa", healing="off", shape="raw")
     plan = plan_prompt(request, VOCABULARY, None, toy_encode, toy_budget())
     assert model.fit(plan) == plan
