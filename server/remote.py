@@ -120,7 +120,7 @@ class RemoteCompleter:
         self._family = detect_family(vocabulary, self._name or tokenizer.stem)
         self._path = tokenizer
         self._settings = settings
-        backends = _backends(settings)
+        backends = backends_of(settings)
         self._fleet: Fleet[Served] = Fleet(backends, self._probe)
         self._runner = RemoteRunner(
             self._fleet,
@@ -153,7 +153,7 @@ class RemoteCompleter:
     def model(self) -> ModelInfo:
         found = self._found
         return ModelInfo(
-            name=self._name or (found[0].probed.model if found else self._path.stem),
+            name=self._name or (_plain(found[0].probed.model) if found else self._path.stem),
             path=str(self._path),
             n_ctx=self._n_ctx(found),
             n_vocab=self._vocabulary.n_vocab,
@@ -270,6 +270,11 @@ def _adapter(settings: Settings, server: Detected) -> Adapter:
     return adapter_of(server.kind if wanted == "auto" else wanted, server.owner)
 
 
+def _plain(name: str) -> str:
+    """A model's name without the folder of the file that llama-server has it from."""
+    return Path(name).name.removesuffix(".gguf") if name.startswith("/") else name
+
+
 def _measured(status: BackendStatus[Served]) -> MeasuredBackend:
     probed = status.probed.probed if status.probed is not None else None
     return MeasuredBackend(
@@ -286,7 +291,8 @@ def _measured(status: BackendStatus[Served]) -> MeasuredBackend:
     )
 
 
-def _backends(settings: Settings) -> list[Backend]:
+def backends_of(settings: Settings) -> list[Backend]:
+    """The servers that the settings name. Raises `SetupError`."""
     key = None
     if settings.engine_key_file is not None:
         key = read_keys(settings.engine_key_file, "--engine-key-file")[0]

@@ -18,6 +18,7 @@ from pathlib import Path
 from suture.server.commands import exits
 from suture.server.commands.calibration import calibrate
 from suture.server.commands.flags import add_settings, settings_of
+from suture.server.doctor.backends import backends
 from suture.server.doctor.bench import bench
 from suture.server.doctor.build import build
 from suture.server.doctor.editors import editors
@@ -64,6 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tenants",
         "tls_cert",
         "tls_key",
+        "engine",
+        "engine_url",
+        "engine_model",
+        "engine_key_file",
     )
 
 
@@ -120,9 +125,12 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("ok", "install", python)
     packages = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
     yield Finding("ok", "install", packages)
-    yield from build()
-    yield threads(settings)
-    yield from models(settings)
+    if settings.engine == "remote":
+        yield from backends(settings)
+    else:
+        yield from build()
+        yield threads(settings)
+        yield from models(settings)
     yield from running(settings)
     yield from files(settings)
     yield from proxy()

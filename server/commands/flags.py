@@ -8,7 +8,11 @@ from pathlib import Path
 from suture.server.settings import Settings, load_settings
 
 _HELP = {
-    "model": ("NAME|PATH", "a name of models.txt or a GGUF file (default: its first line)"),
+    "model": (
+        "NAME|PATH",
+        "a name of models.txt, a GGUF file, or with --engine remote a tokenizer.json "
+        "(default: the first of models.txt)",
+    ),
     "models": ("FILE", "another models.txt"),
     "host": ("HOST", "address to listen on (default 127.0.0.1)"),
     "port": ("PORT", "port to listen on (default 8012; 0 picks a free one)"),

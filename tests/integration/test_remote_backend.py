@@ -137,9 +137,9 @@ FAILURES: list[tuple[Fault, type[Exception], str]] = [
     ("stalls in the middle", BackendFailed, "nothing came for 0.3 s"),
     ("error in the middle", BackendFailed, "the engine died"),
     ("half JSON", BackendFailed, "no JSON"),
-    ("garbage", BackendFailed, "does not speak HTTP"),
+    ("garbage", BackendFailed, "is no HTTP"),
     ("no events", BackendFailed, "no events"),
-    ("endless head", BackendFailed, "does not speak HTTP"),
+    ("endless head", BackendFailed, "is no HTTP"),
     ("endless event", BackendFailed, "more than"),
     ("endless error", BackendFailed, "status 500"),
 ]

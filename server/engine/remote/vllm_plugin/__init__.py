@@ -4,7 +4,7 @@ vLLM's structured outputs force the pending bytes, too, but as a grammar of text
 be UTF-8, and what is pending whole characters. A logits processor of one's own has no such bounds,
 costs no compilation, and applies the very rule of `suture.healing.healer`. It has to be named when
 the server is started, and this package must be importable there, which asks for nothing that vLLM
-does not bring (``pip install --no-deps suture``):
+does not bring (``pip install --no-deps``):
 
     vllm serve MODEL --logits-processors suture.server.engine.remote.vllm_plugin.v1:Healing
 
