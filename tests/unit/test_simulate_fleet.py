@@ -306,10 +306,10 @@ def test_the_oracle_goes_where_the_prompt_is_until_that_is_too_busy() -> None:
     replicas = fleet(3)
     run_alone(replicas[1], job(12, 1, "b"))
     wanted = Asked(0, 0, job(12, 1, "b"))
-    assert Oracle(Bound()).choose(wanted, replicas).name == "replica 1"
+    assert Oracle(Bound(1.25, 4)).choose(wanted, replicas).name == "replica 1"
     for _ in range(4):
         replicas[1].submit(job(4, 1))
-    assert Oracle(Bound()).choose(wanted, replicas).name == "replica 0"
+    assert Oracle(Bound(1.25, 4)).choose(wanted, replicas).name == "replica 0"
 
 
 # --- beside what was measured

@@ -24,7 +24,7 @@ Layout = Literal["anchor", "psm"]
 # As many lines as an anchor may stand above the cursor, and how many anchors a front remembers:
 # server/prompt/anchors.py has the same numbers.
 MAX_LINES = 8
-MAX_ANCHORS = 64
+MAX_ANCHORS = 1024
 
 _TOKEN = re.compile(
     r"[^\r\nA-Za-z0-9]?[A-Za-z]{1,9}|[0-9]| ?[^\sA-Za-z0-9]+\n*|\s*\n+|\s+(?!\S)|\s+"
