@@ -15,7 +15,7 @@ import pytest
 from e2e.conftest import Served, serving
 from support.remote_serving import remote_serving
 from support.run_report import RunReport
-from support.twin_models import Twin, write_twin
+from support.twin_models import CONTEXT, Twin, write_twin
 from support.vllm_servers import PLUGIN, Backend, vllm_router, vllm_servers
 from support.vocabularies import pulled
 
@@ -86,7 +86,7 @@ def router(
 @pytest.fixture(scope="session")
 def embedded(twin: Twin) -> Iterator[Served]:
     """Suture with the model in its own engine."""
-    with serving("--model", str(twin.gguf), "--ctx", "2048") as served:
+    with serving("--model", str(twin.gguf), "--ctx", str(CONTEXT)) as served:
         yield served
 
 

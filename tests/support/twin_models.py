@@ -23,13 +23,13 @@ from suture.healing import TokenKind, Vocabulary, read_metadata
 NAME = "tiny-starcoder2"
 # What stood between documents in training, and so before each of them.
 SEPARATOR = 0
+CONTEXT = 8192
 
 _WIDTH = 64
 _N_LAYERS = 2
 _N_HEADS = 2
 _HEAD = _WIDTH // _N_HEADS
 _INNER = 128
-_CONTEXT = 2048
 _ROPE_BASE = 10_000.0
 _EPSILON = 1e-5
 # Of the states' first dimension before the layers, and in the output's column of it.
@@ -139,7 +139,7 @@ _GGUF_NAMES = {
 def _write_gguf(path: Path, metadata: Mapping[str, object], weights: Weights) -> None:
     tensors = {_gguf_name(name): _rotated(name, weight) for name, weight in weights.items()}
     sizes: dict[str, object] = {
-        "context_length": _CONTEXT,
+        "context_length": CONTEXT,
         "embedding_length": _WIDTH,
         "block_count": _N_LAYERS,
         "feed_forward_length": _INNER,
@@ -225,7 +225,7 @@ def _configs(metadata: Mapping[str, object]) -> dict[str, object]:
             "num_key_value_heads": _N_HEADS,
             "head_dim": _HEAD,
             "hidden_act": "silu",
-            "max_position_embeddings": _CONTEXT,
+            "max_position_embeddings": CONTEXT,
             "rms_norm_eps": _EPSILON,
             "rope_theta": _ROPE_BASE,
             "rope_parameters": {"rope_type": "default", "rope_theta": _ROPE_BASE},
@@ -237,7 +237,7 @@ def _configs(metadata: Mapping[str, object]) -> dict[str, object]:
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": texts[end_id],
-            "model_max_length": _CONTEXT,
+            "model_max_length": CONTEXT,
             "clean_up_tokenization_spaces": False,
         },
         "tokenizer.json": _tokenizer(texts, is_control, [merge.decode() for merge in merges]),

@@ -18,6 +18,8 @@ from typing import Any
 
 import httpx2
 
+from support.twin_models import CONTEXT
+
 ROOT = Path(__file__).parents[2]
 PLUGIN = "suture.server.engine.remote.vllm_plugin"
 TIMEOUT_S = 600.0
@@ -79,7 +81,7 @@ def vllm_servers(
             command = (
                 *(str(program(folder, "server", "vllm")), "serve", str(model)),
                 *("--served-model-name", model.name, "--host", "127.0.0.1", "--port", port),
-                *("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "8"),
+                *("--dtype", "float32", "--max-model-len", str(CONTEXT), "--max-num-seqs", "8"),
                 *("--block-size", str(BLOCK), "--enable-prefix-caching", "--enforce-eager"),
                 *("--enable-prompt-tokens-details", *more),
             )
