@@ -211,6 +211,7 @@ class Completions:
             if (ahead := self._ahead.take_shown(rest)) is not None:
                 ahead.is_shown = True
                 self.writings.hold(ahead)
+            self.writings.show(cursor, rest)
             return Outcome(rest, source="typed")
         gate = cursor_gate(cursor, is_automatic)
         if gate is None:

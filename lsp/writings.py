@@ -75,7 +75,7 @@ class Writings:
         None where it has nothing for it.
 
         All of it, where that comes soon or one asks by hand, else its first lines. Who is cancelled
-        ends it, unless some of it was shown before.
+        ends it, unless some of it is known: that is shown to whoever types on.
         """
         is_all = is_by_hand or self.on_grown is None
         try:
@@ -88,10 +88,20 @@ class Writings:
                 writing.is_shown = True
                 break
         except asyncio.CancelledError:
-            if not writing.is_shown:
-                await writing.stopped()
+            if is_all or writing.known is None:
+                if not writing.is_shown:
+                    await writing.stopped()
+            else:
+                writing.is_shown = True
             raise
         return self._remembered.rest(cursor)
+
+    def show(self, cursor: Cursor, suggestion: Suggestion) -> None:
+        """That is shown at a cursor. Where it is known of a text that somebody waits for, they need
+        not any more for it to go on."""
+        writing = self._in.get(cursor.uri)
+        if writing is not None and writing.known is not None:
+            writing.is_shown |= writing.known.number == suggestion.number
 
     def growing_at(self, cursor: Cursor) -> Writing | None:
         """The text that is written on behind what was shown of it, if a cursor is on its way."""

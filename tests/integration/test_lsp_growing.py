@@ -116,6 +116,30 @@ def test_q3_who_types_through_what_is_shown_gets_the_rest_of_the_same_text() -> 
     assert len(completer.requests) == 1 and completer.cancelled == 0
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_q3_who_types_on_while_one_waits_for_the_rest_is_told_of_it(is_cancelled: bool) -> None:
+    completer = Held(text=f"def add{BODY}")
+
+    async def edit(url: str) -> None:
+        async with editing(url, EARLY, ALONE) as editor:
+            editor.open("def add")
+            number, _ = editor.ask_inline(0, 7)
+            # The first line is there by then, held back as the rest may come at once.
+            await until(lambda: len(completer.requests) == 1)
+            await asyncio.sleep(0.15)
+            if is_cancelled:
+                editor.notify("$/cancelRequest", {"id": number})
+            editor.type("(", 0, 7)
+            assert text_of(await editor.inline(0, 8)) == "def add(a, b):"
+            completer.may_go_on.set()
+            await until(lambda: n_grown(editor) == 1)
+            assert text_of(await editor.inline(0, 8)) == f"def add{BODY}"
+
+    with serving(completer) as url:
+        asyncio.run(edit(url))
+    assert len(completer.requests) == 1 and completer.cancelled == 0
+
+
 def test_q3_who_accepts_the_first_line_waits_for_the_next_one_and_asks_nothing() -> None:
     completer = Held(text=f"def add{BODY}")
 
