@@ -122,6 +122,10 @@ class RawEditor:
 
     def leave(self) -> None:
         """Say goodbye as editors do."""
+        with self._lock:
+            self._is_dismissed = True  # what is to be asked soon is not asked any more
+        if self._timer is not None:
+            self._timer.cancel()
         self._request("shutdown", None)
         self._notify("exit", None)
         assert self._process.wait(TIMEOUT_S) == 0
