@@ -524,7 +524,9 @@ def playing(
     port: int = 0,
 ) -> Iterator[str]:
     """The URL at which it answers until the block ends, which breaks off what is running."""
-    listener = socket.create_server((host, port))
+    # From its descriptor: only such a socket knows that it is TCP's, so that asyncio switches
+    # Nagle's algorithm off, which would hold events back for 40 ms.
+    listener = socket.socket(fileno=socket.create_server((host, port)).detach())
     port = listener.getsockname()[1]
     serving: Future[Callable[[], object]] = Future()
     thread = threading.Thread(
