@@ -146,10 +146,6 @@ class RemoteCompleter:
             await self._fleet.close()
 
     @property
-    def fleet(self) -> Fleet[Served]:
-        return self._fleet
-
-    @property
     def model(self) -> ModelInfo:
         found = self._found
         return ModelInfo(

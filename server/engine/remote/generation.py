@@ -20,6 +20,7 @@ R2  Pending bytes are whole characters, since constraints are texts; no token cr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from suture.healing import (
@@ -116,11 +117,6 @@ class RemoteGeneration:
     def affinity(self) -> Affinity:
         return self._affinity
 
-    @property
-    def usage(self) -> Usage | None:
-        """Tokens as the backend counts them, as soon as it has told."""
-        return self._usage
-
     def asked(self, level: Level) -> Asked:
         """What a backend is asked for; `level` is the one that it heals at.
 
@@ -200,11 +196,9 @@ class RemoteGeneration:
 
     def end(self) -> CompletionChunk:
         """The answer is over, and with it the text. Raises as `feed` does."""
-        try:
+        with suppress(NotSaidAgain):
             self._said_again.finish()
-        except NotSaidAgain:
-            raise ConstraintIgnored("the answer ends before it says what was given back") from None
-        if not self._healer.done:
+        if not (self._healer.done and self._said_again.done):
             raise ConstraintIgnored("the answer ends before it says what was given back")
         return self.finish(self._reason or ("length" if self._finish == "length" else "eos"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,8 @@ def read_tokenizer(path: Path, cache: Path) -> tuple[Vocabulary, Codec]:
     fast = read_tiktoken("auto", vocabulary)
     if importlib.util.find_spec("llama_cpp") is not None:
         return vocabulary, choose_codec("auto", "auto", vocabulary, LlamaTokenizer(path), fast)
-    if fast is None or (text := lossy_probe(vocabulary, fast.encode)) is not None:
+    if fast is None or lossy_probe(vocabulary, fast.encode) is not None:
         raise SetupError(f"{path}: {_NO_LLAMA_CPP}")
-    del text
     why = "llama.cpp is not here to compare with"
     encoder = Encoder(fast.encode)
     return vocabulary, Codec(
@@ -67,14 +67,8 @@ def _from_json(path: Path) -> tuple[Vocabulary, Codec]:
         raise ModelError(str(error)) from error
     own = JsonTokenizer(path)
     codec = choose_codec("llama", "auto", vocabulary, own, None)
-    return vocabulary, Codec(
-        codec.encoder,
-        codec.markup,
-        Choice("llama", "the model's own, of its tokenizer.json"),
-        codec.detokenizer,
-        codec.windows,
-        codec.heals,
-    )
+    why = "the model's own, of its tokenizer.json"
+    return vocabulary, replace(codec, tokenizer=Choice("llama", why))
 
 
 class JsonTokenizer(OwnTokenizer):
