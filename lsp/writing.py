@@ -60,7 +60,8 @@ class Writing:
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Have it written by `work`, which tells of what comes."""
         self._task = asyncio.ensure_future(work)
-        self._task.add_done_callback(lambda _: self._end())
+        # One that is cancelled before it began says nothing itself.
+        self._task.add_done_callback(lambda _: self.end())
 
     def came(self, said: Suggestion, pace: Callable[[float], None]) -> bool:
         """So much of it has come; whether more of it is known for that (G1).
@@ -113,17 +114,18 @@ class Writing:
         """Nobody wants it any more."""
         if self._task is not None:
             self._task.cancel()
-        self._end()
+        self.end()
+
+    def end(self) -> None:
+        """Nothing more of it comes."""
+        self.is_over = True
+        self._wake()
 
     async def stopped(self) -> None:
         """End it, and wait until the server was let go of."""
         self.cancel()
         if self._task is not None:
             await asyncio.wait({self._task})
-
-    def _end(self) -> None:
-        self.is_over = True
-        self._wake()
 
     def _wake(self) -> None:
         self._more.set()

@@ -62,11 +62,13 @@ class Writings:
         return writing
 
     def hold(self, writing: Writing) -> None:
-        """It is that of its document from now on, if it is not over."""
+        """It is that of its document from now on; if it is over, it has been."""
         uri = writing.cursor.uri
         self.end(uri)
         if not writing.is_over:
             self._in[uri] = writing
+        elif writing.answer is not None:
+            self._on_whole(writing)
 
     async def shown(
         self, writing: Writing, cursor: Cursor, asked: float, is_by_hand: bool
@@ -153,6 +155,7 @@ class Writings:
         except Unanswered as error:
             writing.failure = error.health
         finally:
+            writing.end()
             is_held = self._in.get(writing.cursor.uri) is writing
             if is_held:
                 del self._in[writing.cursor.uri]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,21 @@ def test_the_numbers_move(tab: Tab, url: str) -> None:
     tab.page.click("#numbers summary")
     rows = [text.split() for text in tab.page.locator("#ends tr").all_inner_texts()]
     assert rows == [["3", "eos"], ["3", "exact"]]
+
+
+def test_a_text_that_came_in_no_time_has_a_bar_and_no_text_has_none(tab: Tab, url: str) -> None:
+    def tell(route: Any) -> None:
+        status = route.fetch().json()
+        seconds = {"requests": [0] * 59 + [1], "first_text_ms": [None] * 59 + [0.0]}
+        status["recent"]["by_second"] = seconds
+        route.fulfill(json=status)
+
+    tab.page.route("**/v1/status", tell)
+    tab.page.goto(url)
+    tab.wait_until(lambda: tab.page.locator(".spark").count() == 2)
+    assert tab.page.locator(".spark rect").count() == 2
+    heights = [bar.get_attribute("height") for bar in tab.page.locator(".spark rect").all()]
+    assert heights == ["24", "1"]
 
 
 def test_nobody_is_asked_while_nobody_looks(tab: Tab, url: str) -> None:

@@ -94,7 +94,8 @@ function tilesOf({recent, shown, running = 0, waiting = 0, memory_bytes: memory}
   const {requests, first_text_ms: firsts} = recent.by_second;
   const accepted = shown.select + shown.select_line;
   return [
-    ["Requests a minute", String(recent.per_minute), running + " at work, " + waiting + " waiting", requests],
+    ["Requests a minute", String(recent.per_minute), running + " at work, " + waiting + " waiting",
+      requests.map((n) => n || null)],
     ["First text, median", milliseconds(first?.p50), spread(first, milliseconds), firsts],
     ["Whole answer, median", milliseconds(total?.p50), spread(total, milliseconds)],
     ["Tokens read per key, median", evaluated ? String(evaluated.p50) : "–", spread(evaluated, String)],

@@ -16,12 +16,13 @@ export function sparkline() {
     "aria-hidden": "true"});
 }
 
-/** Draw a bar for each value from the left, null for none; the highest one fills the height. */
+/** Draw a bar for each value from the left, null for none; the highest one fills the height, and the
+ * lowest is still seen, 0 too. */
 export function draw(picture, values) {
   const most = Math.max(...values, 0) || 1;
   const width = WIDTH / values.length;
   picture.replaceChildren(...values.flatMap((value, at) => {
-    if (!value) return [];
+    if (value === null) return [];
     const height = Math.max(1, HEIGHT * value / most);
     return [shape("rect", {x: at * width, y: HEIGHT - height, width: width * 0.8, height})];
   }));
