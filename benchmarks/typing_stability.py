@@ -69,6 +69,7 @@ class Score:
 
 def main() -> None:
     parser = parser_of(__doc__, 80, "keys")
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=LAYOUTS)
     args = parser.parse_args()
     path = model_path(args.model)
     scores: dict[str, Score] = {}
@@ -76,7 +77,7 @@ def main() -> None:
         ours = stack.enter_context(suture(path, *EQUAL_WINDOWS))
         variants = [
             Variant(f"{layout}, {level}", ours, {"layout": layout, "healing": level})
-            for layout in LAYOUTS
+            for layout in args.layouts
             for level in LEVELS
         ]
         if args.llama_server is not None:
