@@ -83,6 +83,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
+	@$(BIN)/mypy benchmarks/*.py benchmarks/harness/*.py benchmarks/harness/*/*.py
 	@$(BIN)/mypy .dev/demo.py .dev/install_editors.py .dev/install_vllm.py .dev/llama_wheel.py .dev/record_neovim.py
 	@$(BIN)/lint-imports
 

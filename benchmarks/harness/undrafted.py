@@ -12,6 +12,7 @@ from suture.server import cli, worker
 from suture.server.commands import serve
 from suture.server.decoding.drafts import DraftWidth
 from suture.server.engine import runs
+from suture.server.worker_process import start_worker
 
 _WORKER = "--worker"
 
@@ -30,7 +31,7 @@ def main() -> int:
         vars(runs).update(DraftWidth=NoDrafts)
         return worker.main(build_pool)
     command = (sys.executable, "-P", __file__, _WORKER)
-    vars(serve).update(start_worker=partial(worker.start_worker, command=command))
+    vars(serve).update(start_worker=partial(start_worker, command=command))
     return cli.main(sys.argv[1:])
 
 
