@@ -11,8 +11,6 @@ from suture.server.engine.tree import TokenTree
 
 MAX_CHUNKS = 4
 ENOUGH_S = 1.5
-# Pages the weights in as well as a long one does.
-WARM_UP_TOKENS = 16
 
 
 def _always() -> bool:
@@ -43,7 +41,8 @@ def warm_up(engine: Engine) -> None:
     """Have the weights in memory before the first request. On the engine's thread."""
     sequence = engine.open()
     try:
-        _evaluate(engine, sequence, _chunk(engine, WARM_UP_TOKENS))
+        # A single token is read with all the weights, as a long prompt is.
+        _evaluate(engine, sequence, _chunk(engine, 1))
     finally:
         engine.release(sequence)
 
