@@ -60,6 +60,16 @@ def read_header(path: Path) -> GgufHeader:
         return parse_header(data)
 
 
+def read_value(path: Path, key: str) -> object:
+    """What the header says under a key, None where that is not there.
+
+    It is read up to that key only: those of an architecture stand before the tokens. Raises as
+    `read_header` does.
+    """
+    with mapped(path) as data, _ends_told():
+        return next((value for name, value in _Reader(data).pairs() if name == key), None)
+
+
 @contextlib.contextmanager
 def mapped(path: Path) -> Iterator[mmap.mmap]:
     """The file's bytes. A `GgufError` about them names the file when it leaves the block."""
@@ -75,8 +85,15 @@ def mapped(path: Path) -> Iterator[mmap.mmap]:
 
 def parse_header(data: mmap.mmap) -> GgufHeader:
     """Metadata and tensor shapes out of a file's bytes. Raises `GgufError`."""
-    try:
+    with _ends_told():
         return _Reader(data).header()
+
+
+@contextlib.contextmanager
+def _ends_told() -> Iterator[None]:
+    """A block that reads numbers: where the file ends before one, that is a `GgufError`."""
+    try:
+        yield
     except struct.error:
         raise GgufError("the header is cut off") from None
 
@@ -95,8 +112,13 @@ class _Reader:
         self._n_tensors = self._u64()
         self._n_pairs = self._u64()
 
+    def pairs(self) -> Iterator[tuple[str, object]]:
+        """The metadata, which stand first."""
+        for _ in range(self._n_pairs):
+            yield self._text(), self._value(self._u32(), 0)
+
     def header(self) -> GgufHeader:
-        metadata = {self._text(): self._value(self._u32(), 0) for _ in range(self._n_pairs)}
+        metadata = dict(self.pairs())
         shapes = dict(self._tensor() for _ in range(self._n_tensors))
         return GgufHeader(metadata, shapes, self._at)
 

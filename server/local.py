@@ -17,7 +17,7 @@ from suture.server.completion import Completions, LoadedModel
 from suture.server.counters import Measured
 from suture.server.decoding.covering import Coverings
 from suture.server.encoding import open_encoding
-from suture.server.engine.footprint import model_bytes
+from suture.server.engine.footprint import file_context_length, model_bytes
 from suture.server.engine.libllama import installed_version
 from suture.server.engine.llama import LlamaEngine, read_vocabulary
 from suture.server.engine.memory import DESCRIPTIONS
@@ -318,7 +318,7 @@ def survey(path: Path, settings: Settings) -> ModelInfo:
     return ModelInfo(
         name=path.stem,
         path=str(path),
-        n_ctx=0,
+        n_ctx=file_context_length(path, vocabulary.architecture, settings.ctx),
         n_vocab=vocabulary.n_vocab,
         n_params=None,
         size_bytes=path.stat().st_size,

@@ -7,13 +7,14 @@ some hundred megabytes, by the size of the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from suture.healing import read_metadata
-from suture.healing.gguf import GgufError
+from suture.healing.gguf import GgufError, read_value
 from suture.server.engine.llama import DEFAULT_CTX, N_STATES
 from suture.server.errors import ModelError
 
@@ -26,11 +27,30 @@ def model_bytes(path: Path, n_ctx: int) -> int:
 
     Raises `ModelError` where the file cannot be read.
     """
-    try:
+    with _read(path):
         n_weights, metadata = path.stat().st_size, read_metadata(path)
+    return n_weights + context_bytes(metadata, n_ctx)
+
+
+def file_context_length(path: Path, architecture: str, n_ctx: int) -> int:
+    """The tokens that a context of `n_ctx` has room for with a file's model, 0: as the engine
+    makes it.
+
+    Raises `ModelError` where the file cannot be read.
+    """
+    key = f"{architecture}.context_length"
+    with _read(path):
+        metadata = {"general.architecture": architecture, key: read_value(path, key)}
+    return context_length(metadata, n_ctx)
+
+
+@contextlib.contextmanager
+def _read(path: Path) -> Iterator[None]:
+    """A block that reads a file. Raises `ModelError` where it could not."""
+    try:
+        yield
     except (GgufError, OSError) as error:
         raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
-    return n_weights + context_bytes(metadata, n_ctx)
 
 
 def context_length(metadata: Mapping[str, object], n_ctx: int) -> int:

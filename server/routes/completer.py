@@ -54,8 +54,8 @@ class ModelInfo:
     """The model that is served; `fim` says whether it can fill in the middle, `device` what it
     runs on: "cpu", or a GPU's backend such as "cuda".
 
-    `family` is that of its sentinels, `architecture` what its file says. Sizes that are not known
-    before the model is loaded are 0, choices not yet made None.
+    `family` is that of its sentinels, `architecture` what its file says. Sizes are 0 until the file
+    was read, `n_ctx` then being what the context will be; choices not yet made are None.
     """
 
     name: str

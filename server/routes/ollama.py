@@ -235,7 +235,7 @@ class GenerateBody(ExtensionFields, GrammarFields):
         else:
             # Some clients send their own sentinels through a template that is the prompt alone.
             hole = read_hole(self.prompt, model.family)
-        # Sizes are not known before the model is, nor is what it can.
+        # Before its file is read nothing is known of a model, nor what it can.
         if hole is not None and hole.suffix.strip() and model.n_ctx and not model.fim:
             raise InsertUnsupported(f'"{model.name}" does not support insert')
         return hole

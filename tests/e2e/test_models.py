@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,38 @@ def test_a_model_is_loaded_on_demand_and_its_memory_given_back(
             until(lambda: resident_mb(served) < before + weights_mb / 2)
             assert ask(served, "tiny")
             assert ask(served, small) == first
+
+
+def shown_contexts(served: Served, name: str) -> list[int]:
+    """What each list says of how many tokens a model has room for."""
+    paths = (f"/v1/models/{name}", "/v1/caps", f"/props?model={name}")
+    entry, caps, props = (httpx2.get(served.url + path).json() for path in paths)
+    shown = served.post("/api/show", {"model": name})
+    [in_modelfile] = re.findall(r"^num_ctx +(\d+)$", shown["parameters"], re.MULTILINE)
+    return [
+        entry["max_context_length"],
+        entry["meta"]["n_ctx"],
+        caps["completion_models"][f"suture/{name}"]["n_ctx"],
+        props["default_generation_settings"]["n_ctx"],
+        shown["model_info"]["llama.context_length"],
+        int(in_modelfile),
+    ]
+
+
+@pytest.mark.parametrize(("flags", "n_ctx"), [((), 8192), (("--ctx", "300"), 512)])
+def test_the_context_of_a_model_is_told_before_it_is_loaded(
+    flags: tuple[str, ...], n_ctx: int, tiny: Path, small_model: Path
+) -> None:
+    """Clients size their prompts by it, and some take 0 for a model without room."""
+    small = small_model.stem
+    with serving("--model", str(tiny), "--also-serve", str(small_model), *flags) as served:
+        ask(served, "tiny")
+        # The file is read in a pause.
+        until(lambda: all(one["bytes"] for one in served.status()["models"]))
+        assert states(served)[small] == "unloaded"
+        assert set(shown_contexts(served, small)) == {n_ctx}
+        ask(served, small)
+        assert set(shown_contexts(served, small)) == {n_ctx}
 
 
 def test_within_a_budget_for_one_of_them_they_take_turns(tiny: Path, small_model: Path) -> None:

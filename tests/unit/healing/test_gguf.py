@@ -5,6 +5,7 @@ import pytest
 
 from support.vocab import write_gguf
 from suture.healing import GgufError, read_header, read_metadata
+from suture.healing.gguf import read_value
 
 PAIRS: dict[str, object] = {
     "general.architecture": "toy",
@@ -54,6 +55,17 @@ def test_a_file_cut_anywhere_raises_one_line(model: Path, tmp_path: Path) -> Non
             read_header(cut)
         assert "\n" not in str(raised.value)
         assert str(cut) in str(raised.value)
+
+
+def test_a_value_is_read_without_what_stands_behind_it(model: Path, tmp_path: Path) -> None:
+    assert (read_value(model, "flag"), read_value(model, "none")) == (True, None)
+    cut = tmp_path / "cut.gguf"
+    whole = model.read_bytes()
+    cut.write_bytes(whole[: whole.index(b"ratio")])
+    assert read_value(cut, "n") == 7
+    for key in ("ratio", "none"):
+        with pytest.raises(GgufError, match=r"cut\.gguf: the header is cut off"):
+            read_value(cut, key)
 
 
 @pytest.mark.parametrize(

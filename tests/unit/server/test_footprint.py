@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suture.server.engine.footprint import context_bytes, model_bytes
+from support.vocab import write_gguf
+from suture.server.engine.footprint import context_bytes, file_context_length, model_bytes
 from suture.server.errors import ModelError
 
 # Qwen2.5-Coder 1.5B: 28.8 kB a token were measured.
@@ -29,6 +30,13 @@ def test_a_context_that_is_not_given_is_the_models_at_most_8192_in_steps_of_256(
     assert context_bytes(QWEN, 0) == context_bytes(QWEN, 8192)
     assert context_bytes(QWEN | {"qwen2.context_length": 512}, 0) == context_bytes(QWEN, 512)
     assert context_bytes(QWEN, 300) == context_bytes(QWEN, 512)
+
+
+def test_a_file_says_what_its_context_will_be(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "qwen.gguf", QWEN, {})
+    assert [file_context_length(path, "qwen2", n_ctx) for n_ctx in (0, 300)] == [8192, 512]
+    small = write_gguf(tmp_path / "small.gguf", QWEN | {"qwen2.context_length": 2048}, {})
+    assert [file_context_length(small, "qwen2", n_ctx) for n_ctx in (0, 4096)] == [2048, 4096]
 
 
 def test_heads_may_be_wider_than_the_embedding_has_room_for_and_differ_by_layer() -> None:
@@ -56,4 +64,6 @@ def test_a_file_that_is_no_model_is_told_in_one_line(tmp_path: Path) -> None:
     for path, why in ((tmp_path / "x.gguf", "not a GGUF file"), (tmp_path / "y.gguf", "No such")):
         with pytest.raises(ModelError, match=why) as told:
             model_bytes(path, 0)
+        with pytest.raises(ModelError, match=why):
+            file_context_length(path, "qwen2", 0)
         assert "\n" not in str(told.value)
