@@ -171,6 +171,12 @@ def test_compose_gives_what_we_understand(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert service["ports"] == [f"127.0.0.1:{settings.port}:{settings.port}"]
 
 
+def test_keys_that_the_page_has_made_in_a_checkout_are_not_committed() -> None:
+    [made] = re.findall(r"> (docs/deploy/\S+)\)", (DEPLOY / "README.md").read_text())
+    ignored = subprocess.run(["git", "check-ignore", made], cwd=ROOT, capture_output=True)
+    assert ignored.returncode == 0, ignored.stderr
+
+
 def test_links_of_the_page_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (DEPLOY / "README.md").read_text()):
         assert (DEPLOY / target).exists(), target
