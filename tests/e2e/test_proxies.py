@@ -141,7 +141,10 @@ def leave_stream(http: httpx2.Client) -> None:
 
 
 def leave_answer(http: httpx2.Client) -> None:
-    """Nothing comes before the end, so that the proxy has nothing to send when one leaves."""
+    """Nothing comes before the end, so that the proxy has nothing to send when one leaves.
+
+    Caddy goes on asking with flush_interval -1 (caddyserver/caddy#4952).
+    """
     with pytest.raises(httpx2.ReadTimeout):
         http.post("/v1/completions", json=ENDLESS, timeout=httpx2.Timeout(30, read=0.3))
 
