@@ -358,6 +358,9 @@ def test_a_server_of_one_completer_has_it_loaded_always() -> None:
         assert post(http, "/models/load", {"model": "toy"}) == {"success": True}
         refused = http.post("/models/unload", json={"model": "toy"})
         assert refused.status_code == 400 and "cannot be unloaded" in refused.text
+        for nothing in (0, "0s", "000ns"):  # which the schema lets through
+            asked = http.post("/api/generate", json={"model": "toy", "keep_alive": nothing})
+            assert asked.status_code == 400 and "cannot be unloaded" in asked.json()["error"]
         stream = http.post("/v1/completions", json={"prompt": "a", "model": "x", "stream": True})
         assert events(stream)[-1] == "[DONE]"
 
