@@ -27,6 +27,7 @@ _BEYOND_SCHEMAS = re.compile(
             "post_sampling_probs",  # beside n_probs
             "there is no chat here|beside .*raw",
             "cannot be unloaded",  # but by the server that runs it
+            "must name no sampler twice",  # some have several names
             "with several prompts|control tokens in no order|other than .*n.* is not supported",
         )
     )
