@@ -128,11 +128,10 @@ def test_a_text_is_there_before_the_next_one_is_made(
 
 
 def cancelled(served: Served) -> int:
-    """How many texts were given up while they were written."""
-    metrics = httpx2.get(served.url + "/metrics", timeout=30).text
-    name = 'suture_ended_early_total{phase="decode",reason="cancelled"} '
-    found = [line.removeprefix(name) for line in metrics.splitlines() if line.startswith(name)]
-    return int(float(found[0])) if found else 0
+    """How many texts were given up, whatever they were at."""
+    lines = httpx2.get(served.url + "/metrics", timeout=30).text.splitlines()
+    early = (line.split() for line in lines if line.startswith("suture_ended_early_total{"))
+    return sum(int(float(n)) for name, n in early if 'reason="cancelled"' in name)
 
 
 def leave_stream(http: httpx2.Client) -> None:
@@ -146,7 +145,7 @@ def leave_answer(http: httpx2.Client) -> None:
     Caddy goes on asking with flush_interval -1 (caddyserver/caddy#4952).
     """
     with pytest.raises(httpx2.ReadTimeout):
-        http.post("/v1/completions", json=ENDLESS, timeout=httpx2.Timeout(30, read=0.3))
+        http.post("/v1/completions", json=ENDLESS, timeout=httpx2.Timeout(30, read=0.5))
 
 
 @pytest.mark.parametrize("leave", [leave_stream, leave_answer])
@@ -154,8 +153,13 @@ def test_a_text_ends_with_the_client_that_wanted_it(
     leave: Callable[[httpx2.Client], None], http: httpx2.Client, named: Served
 ) -> None:
     before = cancelled(named)
-    leave(http)
-    assert until(lambda: cancelled(named) > before, 30)
+
+    def is_told() -> bool:
+        leave(http)
+        return until(lambda: cancelled(named) > before)
+
+    # On a busy machine one may leave before anything was begun.
+    assert is_told() or is_told()
 
 
 def test_a_body_may_be_as_long_as_suture_takes(http: httpx2.Client) -> None:
