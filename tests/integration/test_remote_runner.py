@@ -13,6 +13,7 @@ from support.fake_backend import FakeBackend, playing
 from support.toy import toy_budget, toy_encode, toy_vocabulary
 from suture.healing import TokenTransducer
 from suture.server.decoding.text_stream import byte_stream
+from suture.server.engine.job import Clock
 from suture.server.engine.remote.backend import Backend
 from suture.server.engine.remote.fleet import Ask, Fleet
 from suture.server.engine.remote.generation import RemoteGeneration
@@ -119,6 +120,40 @@ class _Steered:
             self.say.clear()
             self.n_said += 1
             yield cast(Backend, None), Heard((ord("x"),))
+
+
+def test_a_job_that_another_request_goes_on_with_has_its_time_anew() -> None:
+    async def scenario() -> None:
+        told: Told = []
+        runner = RemoteRunner(cast("Fleet[Served]", _Steered()), VOCABULARY, 1, 1)
+        runner.submit(job := job_of(told, prompt_deadline_ms=1000))
+        # It is being waited for what the backend says.
+        await asyncio.sleep(0.1)
+        job.clock = Clock(None, prompt_deadline_ms=60_000)
+        await asyncio.sleep(1.2)
+        assert not told
+        runner.cancel(job, "superseded")
+        await asyncio.sleep(0.01)
+        assert ends(told) == ["superseded"]
+
+    asyncio.run(scenario())
+
+
+def test_a_deadline_that_begins_with_the_first_token_ends_a_job_that_waits_for_more() -> None:
+    async def scenario() -> None:
+        told: Told = []
+        runner = RemoteRunner(cast("Fleet[Served]", fleet := _Steered()), VOCABULARY, 1, 1)
+        job = job_of(told, prompt_deadline_ms=60_000)
+        job.clock = Clock(deadline_ms=20, prompt_deadline_ms=60_000)
+        runner.submit(job)
+        fleet.say.set()
+        async with asyncio.timeout(10):
+            while not ends(told):
+                await asyncio.sleep(0.01)
+        assert ends(told) == ["deadline"]
+        assert fleet.n_said == 1
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("n_turns", range(6))

@@ -87,7 +87,7 @@ class RemoteGeneration:
         self._level: HealingLevel = "none"
         # Tokens that say given-back bytes again, not all of which have come.
         self._unsaid: list[int] = []
-        self._n_heard = self._n_healing = 0
+        self._n_heard = self._n_healing = self._n_asked = 0
         self._healing_logprob = self._logprob_before = 0.0
         self._usage: Usage | None = None
         self._finish: Finish | None = None
@@ -132,12 +132,13 @@ class RemoteGeneration:
         self._healer = TokenHealer(self._vocabulary, pending if is_forced else b"")
         self._said_again = SaidAgain(b"" if is_forced else pending)
         self._level = level if pending else "none"
+        # To read a prompt ahead there is no other way than to have a token drawn.
+        self._n_asked = max(self._plan.max_tokens, 1) + len(pending)
         return Asked(
             prompt_ids=prompt_ids,
             pending=pending,
             level=level if pending else "none",
-            # To read a prompt ahead there is no other way than to have a token drawn.
-            max_tokens=max(self._plan.max_tokens, 1) + len(pending),
+            max_tokens=self._n_asked,
             sampling=self._request.sampling,
             end_ids=self._output.stop_ids,
             banned_ids=self._banned,
@@ -193,6 +194,11 @@ class RemoteGeneration:
     def is_over(self) -> bool:
         """Whether the engine has ended, and at most tells yet what it counted."""
         return self._finish is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the engine has ended, or is about to: it has said as much as it was to."""
+        return self.is_over or self._n_heard >= self._n_asked
 
     def end(self) -> CompletionChunk:
         """The answer is over, and with it the text. Raises as `feed` does."""

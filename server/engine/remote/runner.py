@@ -7,6 +7,8 @@
       heal for a while. Where nothing is forced it was no constraint, and others are healed.
   F3  Whoever cancels a job, a deadline or a client that left, closes its connection: engines stop.
   F4  Every job is told its end, also one that ends before it has begun.
+  F5  An answer is read to its end, where the backend has ended it: its connection can be used again
+      then. Nobody waits for that.
 
 Used on one event loop, on which nothing here waits.
 """
@@ -35,7 +37,7 @@ from suture.server.errors import EngineError, QueueFull, RequestError, SutureErr
 from suture.server.fair_queue import FairQueue
 from suture.server.request import CompletionChunk, FinishReason
 
-# What an engine counted comes with the end of its answer, or is not waited for.
+# What an engine counted, and the end of its answer, come at once or are not waited for.
 COUNTS_S = 0.25
 # How long a backend that has ignored its constraint is asked for unhealed texts.
 DISTRUST_S = 60.0
@@ -69,7 +71,7 @@ class RemoteRunner:
         self._queue_size = queue_size
         self._waiting: FairQueue[RemoteJob] = FairQueue()
         self._running: dict[RemoteJob, asyncio.Task[None]] = {}
-        # Of those that wait and have a deadline.
+        # Of those that have a deadline.
         self._timers: dict[RemoteJob, asyncio.TimerHandle] = {}
         self._spare: tuple[RemoteJob, asyncio.Task[None]] | None = None
         self._distrusted: dict[str, float] = {}
@@ -158,7 +160,6 @@ class RemoteRunner:
         """Begin jobs that wait, as many as may run."""
         while self._waiting and len(self._running) < self._n_most:
             job = self._waiting.popleft()
-            self._stop_timer(job)
             taken = {other.place for other in self._running}
             job.place = next(i for i in range(self._n_places) if i not in taken)
             task = asyncio.get_running_loop().create_task(self._run(job, self.counters))
@@ -167,6 +168,7 @@ class RemoteRunner:
 
     def _on_done(self, job: RemoteJob, task: asyncio.Task[None]) -> None:
         del self._running[job]
+        self._stop_timer(job)
         if task.cancelled():
             self._end_unbegun(job, job.end_early or "cancelled", self.counters)
         self._begin_more()
@@ -183,15 +185,19 @@ class RemoteRunner:
         job.end(reason)
 
     def _end_if_late(self, job: RemoteJob) -> None:
-        """End a job that waits once its time is over."""
-        if job not in self._waiting or (left_s := job.clock.left_s()) is None:
+        """End a job once its time is over; that may begin anew meanwhile, and is asked for then."""
+        self._stop_timer(job)
+        if (left_s := job.clock.left_s()) is None:
             return
-        if left_s <= 0:
+        if left_s > 0:
+            loop = asyncio.get_running_loop()
+            self._timers[job] = loop.call_later(left_s, self._end_if_late, job)
+        elif job in self._waiting:
             self._waiting.remove(job)
             self._end_unbegun(job, "deadline", self.counters)
-            return
-        loop = asyncio.get_running_loop()
-        self._timers[job] = loop.call_later(left_s, self._end_if_late, job)
+        elif (task := self._running.get(job)) is not None and not job.generation.is_over:
+            job.end_early = job.end_early or "deadline"
+            task.cancel()
 
     def _stop_timer(self, job: RemoteJob) -> None:
         if (timer := self._timers.pop(job, None)) is not None:
@@ -205,14 +211,13 @@ class RemoteRunner:
         """Have one job answered, to its end, whatever that is."""
         counters.jobs += 1
         try:
-            chunk = await self._answered(job, counters)
+            await self._answer(job, counters)
         except asyncio.CancelledError:
             # Whoever cancels, a deadline, a newer request or a client that left, is no error.
-            self._tell_last(job, job.last(job.end_early or "cancelled"), counters)
+            if not job.is_told:
+                self._tell_last(job, job.last(job.end_early or "cancelled"), counters)
         except Exception as error:
             self._tell_last(job, failure(error, "while a backend answered it"), counters)
-        else:
-            self._tell_last(job, chunk, counters)
 
     def _tell_last(
         self, job: RemoteJob, last: CompletionChunk | SutureError, counters: Counters
@@ -233,44 +238,48 @@ class RemoteRunner:
             counters.cancel_s.observe(time.perf_counter() - job.cancelled_at)
         job.tell(replace(last, result=result))
 
-    async def _answered(self, job: RemoteJob, counters: Counters) -> CompletionChunk:
-        """The last chunk; what comes before it is told."""
+    async def _answer(self, job: RemoteJob, counters: Counters) -> None:
+        """Tell a job's chunks, to the last one."""
         waited_s = job.clock.begin()
         if waited_s is not None:
             counters.queue_s.observe(waited_s)
             counters.prompt_tokens += len(job.generation.prompt_ids)
         with suppress(ConstraintIgnored):
-            return await self._followed(job, counters, self._level)
-        return await self._followed(job, counters, lambda _: "none")
+            await self._follow(job, counters, self._level)
+            return
+        await self._follow(job, counters, lambda _: "none")
 
-    async def _followed(
+    async def _follow(
         self, job: RemoteJob, counters: Counters, level: Callable[[Backend], Level]
-    ) -> CompletionChunk:
-        """As `_answered`, healed as `level` says of the backend that is asked."""
+    ) -> None:
+        """As `_answer`, healed as `level` says of the backend that is asked."""
         generation = job.generation
         ask = partial(self._ask, generation=generation, level=level)
         async with aclosing(self._fleet.stream(generation.affinity.key, ask)) as answer:
-            while (left_s := job.clock.left_s()) is None or left_s > 0:
-                if generation.is_over:
-                    left_s = COUNTS_S
+            while not job.is_told:
                 try:
                     # Not `wait_for`, which before Python 3.12 may lose a cancellation.
-                    async with asyncio.timeout(left_s):
+                    async with asyncio.timeout(COUNTS_S if generation.is_over else None):
                         backend, heard = await anext(answer)
-                except TimeoutError:
-                    if not generation.is_over:
-                        break
-                    return self._trusted(backend, generation.end)
-                except StopAsyncIteration:
-                    return self._trusted(backend, generation.end)
+                except (StopAsyncIteration, TimeoutError):
+                    self._tell_last(job, self._trusted(backend, generation.end), counters)
+                    return
                 chunk = self._trusted(backend, partial(generation.feed, heard))
                 if heard.token_ids or heard.text:
-                    counters.drawn(job.clock.token_drawn())
+                    self._token_drawn(job, counters)
                 if chunk is not None and chunk.result is not None:
-                    return chunk
-                if chunk is not None:
+                    self._tell_last(job, chunk, counters)
+                elif chunk is not None:
                     job.tell(chunk)
-        return generation.finish("deadline")
+            if generation.is_ending:
+                await _read_out(answer)
+
+    def _token_drawn(self, job: RemoteJob, counters: Counters) -> None:
+        since_s = job.clock.token_drawn()
+        counters.drawn(since_s)
+        if since_s is None:
+            # Another deadline begins with the first one.
+            self._end_if_late(job)
 
     def _trusted(self, backend: Backend, step: Callable[[], T]) -> T:
         """The result of a step; a backend that ignored its constraint is not asked to heal (F2)."""
@@ -305,3 +314,11 @@ class RemoteRunner:
         if self._distrusted.get(backend.name, 0.0) > time.monotonic():
             return "none"
         return self._fleet.probed(backend).probed.level
+
+
+async def _read_out(answer: AsyncGenerator[object, None]) -> None:
+    """Read what comes behind the end of an answer, as much as comes at once."""
+    with suppress(SutureError, TimeoutError):
+        async with asyncio.timeout(COUNTS_S):
+            async for _ in answer:
+                pass
