@@ -1,13 +1,14 @@
 """What Suture adds to the time that an inference server takes, beside asking it directly.
 
-    python benchmarks/remote_overhead.py [--n N]                              1 minute
+    python benchmarks/remote_overhead.py [--n N]                              2 minutes
     python benchmarks/remote_overhead.py --backend URL --model TOKENIZER      a real server
 
-The same prompts in turns: once by the server's own API, and once by Suture's, unhealed, so that
-both have the server write the same tokens. (What is healed has it write those anew that say the
-given-back bytes: one, most often.) The time to the first text and to the last, and how much longer
-Suture takes, pair by pair. Without
-`--backend` the server is one that plays vLLM, in a process of its own, and takes 5 ms for a token.
+The same prompts in turns: by the server's own API, by a bare proxy before it that only passes on
+what it gets (Starlette and httpx2, as Suture has them), and by Suture's, unhealed, so that all have
+the server write the same tokens. (What is healed has it write those anew that say the given-back
+bytes: one, most often.) The time to the first text and to the last, and how much longer the proxy
+and Suture take, prompt by prompt. Without `--backend` the server is one that plays vLLM, in a
+process of its own, and takes 5 ms for a token.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.worker_process import worker
 
 FRONT = ROOT / "benchmarks/harness/scripted_front.py"
+PROXY = ROOT / "benchmarks/harness/bare_proxy.py"
 PLAYED = ROOT / "benchmarks/harness/played_backend.py"
 SUTURE = (sys.executable, "-m", "suture.server")
 N_TOKENS = 16
@@ -66,24 +68,27 @@ def main() -> None:
     if (args.backend is None) != (args.model is None):
         parser.error("--backend and --model go together")
     with contextlib.ExitStack() as stack:
-        backend = args.backend or stack.enter_context(played())
+        backend = args.backend or stack.enter_context(printing_its_url(PLAYED))
+        proxy = stack.enter_context(printing_its_url(PROXY, backend))
         front = stack.enter_context(served(backend, args.model))
-        pairs = measured(backend, front, args.n)
+        times = measured({"direct": backend, "a bare proxy": proxy, "Suture": front}, args.n)
     show_progress("")
     rows = []
     for name in ("first", "last"):
-        direct = [getattr(one, name) for one, _ in pairs]
-        through = [getattr(other, name) for _, other in pairs]
-        added = [b - a for a, b in zip(direct, through, strict=True)]
-        for what, values in (("direct", direct), ("Suture", through), ("added", added)):
+        ways = {way: [getattr(one, name) for one in took] for way, took in times.items()}
+        for way in ("a bare proxy", "Suture"):
+            pairs = zip(ways["direct"], ways[way], strict=True)
+            ways[f"added by {way}"] = [b - a for a, b in pairs]
+        for way, values in ways.items():
             figures = (median(values), percentile(values, 95))
-            rows.append((f"to the {name} text", what, *(f"{ms:.2f}" for ms in figures)))
+            rows.append((f"to the {name} text", way, *(f"{ms:.2f}" for ms in figures)))
     print_table(("time", "", "p50, ms", "p95, ms"), rows)
 
 
 @contextlib.contextmanager
-def played() -> Iterator[str]:
-    command = [sys.executable, str(PLAYED)]
+def printing_its_url(script: Path, *arguments: str) -> Iterator[str]:
+    """The URL of what a script serves, which it prints once it listens."""
+    command = [sys.executable, str(script), *arguments]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as one:
         assert one.stdout is not None
@@ -119,25 +124,27 @@ def ready(url: str) -> str:
     return url
 
 
-def measured(backend: str, front: str, n: int) -> list[tuple[Took, Took]]:
-    """The times of both ways, for each prompt."""
-    pairs = []
-    with (
-        httpx2.Client(base_url=backend, trust_env=False, timeout=60) as direct,
-        httpx2.Client(base_url=front, trust_env=False, timeout=60) as through,
-    ):
-        path, body = request_of(direct)
+def measured(urls: Mapping[str, str], n: int) -> dict[str, list[Took]]:
+    """The times of each way, for each prompt."""
+    times: dict[str, list[Took]] = {way: [] for way in urls}
+    with contextlib.ExitStack() as stack:
+        clients = {
+            way: stack.enter_context(httpx2.Client(base_url=url, trust_env=False, timeout=60))
+            for way, url in urls.items()
+        }
+        path, body = request_of(clients["direct"])
+        mores = {"Suture": ("/v1/completions", {"healing": "off"})}
         for at in range(n + WARM_UP):
             show_progress(f"{at} of {n}")
-            # Each prompt is a new one: a cache that has it would answer the second way faster.
+            # Each prompt is a new one: a cache that has it would answer the next way faster.
             prompt = f"# {at}\n{LINES[at % len(LINES)]}"
-            ways = [(direct, path, body), (through, "/v1/completions", {"healing": "off"})]
-            took = {}
-            for client, where, more in ways if at % 2 else ways[::-1]:
-                took[client] = asked(client, where, common(prompt) | more)
-            if at >= WARM_UP:
-                pairs.append((took[direct], took[through]))
-    return pairs
+            ways = [*clients][at % len(clients) :] + [*clients][: at % len(clients)]
+            for way in ways:
+                where, more = mores.get(way, (path, body))
+                took = asked(clients[way], where, common(prompt) | more)
+                if at >= WARM_UP:
+                    times[way].append(took)
+    return times
 
 
 def common(prompt: str) -> dict[str, Any]:

@@ -107,10 +107,10 @@ class LoadedModel:
         request: CompletionRequest,
         plan: PromptPlan,
         text: TextStream,
-        known: DraftIndex | None = None,
+        known: Callable[[], DraftIndex] | None = None,
     ) -> Generation:
-        engine = self.engine
-        return Generation(request, plan, engine.vocabulary, text, engine, known, self.coverings)
+        engine, drafts = self.engine, known() if known is not None else None
+        return Generation(request, plan, engine.vocabulary, text, engine, drafts, self.coverings)
 
     def observed(self, observe: Callable[[Posterior], None]) -> LoadedModel:
         return replace(self, coverings=self.coverings and self.coverings.observed(observe))
@@ -394,7 +394,7 @@ class Completions(Generic[W]):
                 candidate,
                 plan,
                 TimedText(self._text_stream(request, plan, model), self._runner.counters),
-                _known(plan, recalled, encode) if request.n == 1 else DraftIndex(),
+                partial(_known, plan, recalled, encode) if request.n == 1 else DraftIndex,
             )
             for candidate in _candidates(request)
         ]
@@ -540,6 +540,8 @@ def _known(plan: PromptPlan, recalled: Recalled, encode: Encode) -> DraftIndex:
 
 def _candidates(request: CompletionRequest) -> list[CompletionRequest]:
     """The request once for each candidate, each with a seed and a sampling of its own."""
+    if request.n == 1:
+        return [request]
     first = request.sampling
     others = request.sampling_of_others or first
     samplings = [first, *[others] * (request.n - 1)]

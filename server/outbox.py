@@ -47,6 +47,10 @@ class Outbox(Generic[T]):
             if self._is_awake:
                 return
             self._is_awake = True
+        if _is_running(self._loop):
+            # Nobody has to be woken, which is two system calls.
+            self._loop.call_soon(self._deliver)
+            return
         # A loop that has been closed meanwhile has nobody left to tell.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._deliver)
@@ -64,3 +68,11 @@ class Outbox(Generic[T]):
                 # One that cannot be told must not stop the others.
                 _log.error("an answer could not be handed over: %s", without_values(error))
         self._loop.call_soon(self._deliver)
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is the thread of the loop, and within it."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -58,9 +58,12 @@ class Model(Protocol[W_co]):
         request: CompletionRequest,
         plan: PromptPlan,
         text: TextStream,
-        known: DraftIndex | None = None,
+        known: Callable[[], DraftIndex] | None = None,
     ) -> W_co:
-        """A generation of a checked request; `known` is where drafts are looked up."""
+        """A generation of a checked request; `known` makes what drafts are looked up in.
+
+        That takes its time for a long prompt: to be called at once, and only where it is used.
+        """
         ...
 
     def observed(self, observe: Callable[[Posterior], None]) -> Model[W_co]:

@@ -65,6 +65,9 @@ def read_hole(prompt: str, family: str | None) -> Hole | None:
     """
     prompt = _from_sentinel(prompt)
     own = [row for row in _rows(family) if _has_sentinels(prompt, row)]
+    # Nearly all prompts: none of the many families has to be looked at.
+    if not own and not prompt.startswith(_SENTINELS):
+        return None
     holes = [_hole(prompt, row) for row in own or FAMILIES]
     # Of another family's files alone: an XML document may begin with <filename>.
     holes += [_last_file(prompt, row) for row in own]
@@ -186,3 +189,6 @@ def _has_sentinels(prompt: str, row: FamilyRow) -> bool:
 def _roles(row: FamilyRow) -> dict[str, Role]:
     """The roles of sentinels by how a client writes them: their blank comes from the tokenizer."""
     return {text.lstrip(_BLANK): role for role, text in row.sentinels.items()}
+
+
+_SENTINELS = tuple({text for row in FAMILIES for text in _roles(row)})

@@ -93,10 +93,12 @@ def taken_for_text(asked: Asked, ends: frozenset[int], vocabulary: Vocabulary) -
 
     `ends` are those that the engine knows to be no text. Of the others none can end the text then.
     """
+    pending = asked.pending if asked.level != "none" else b""
+    if not pending and asked.grammar is None:
+        return []
     specials = _shown((*asked.banned_ids, *sorted(asked.end_ids - ends)), vocabulary)
     if asked.grammar is not None:
         return [token_id for token_id, _ in specials]
-    pending = asked.pending if asked.level != "none" else b""
     return [token_id for token_id, text in specials if mistakable(text, pending)]
 
 

@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from suture.server.outbox import OUTPUT_CHUNK, Outbox
 
 
@@ -27,7 +29,10 @@ def test_items_arrive_in_order_from_any_thread() -> None:
     assert asyncio.run(run()) == [list(range(500))] * 3
 
 
-def test_the_loop_is_woken_once_for_a_step_and_has_turns_for_others() -> None:
+@pytest.mark.parametrize(("is_elsewhere", "n_wanted"), [(True, 1), (False, 0)])
+def test_the_loop_is_woken_once_for_a_step_and_has_turns_for_others(
+    is_elsewhere: bool, n_wanted: int
+) -> None:
     async def run() -> tuple[int, list[int]]:
         outbox: Outbox[int] = Outbox()
         loop, n_woken = asyncio.get_running_loop(), 0
@@ -40,16 +45,25 @@ def test_the_loop_is_woken_once_for_a_step_and_has_turns_for_others() -> None:
 
         loop.call_soon_threadsafe = counting  # type: ignore[method-assign, assignment]
         queue: asyncio.Queue[int] = asyncio.Queue()
-        for n in range(3 * OUTPUT_CHUNK):
-            outbox.put(queue, n)
+
+        def step() -> None:
+            for n in range(3 * OUTPUT_CHUNK):
+                outbox.put(queue, n)
+
+        if is_elsewhere:
+            thread = threading.Thread(target=step)
+            thread.start()
+            thread.join()
+        else:
+            step()
         sizes = []
         while queue.qsize() < 3 * OUTPUT_CHUNK:
             await asyncio.sleep(0)
             sizes.append(queue.qsize())
-        return n_woken, sizes
+        return n_woken, [size for size in sizes if size]
 
     n_woken, sizes = asyncio.run(run())
-    assert n_woken == 1
+    assert n_woken == n_wanted
     assert sizes == [OUTPUT_CHUNK, 2 * OUTPUT_CHUNK, 3 * OUTPUT_CHUNK]
 
 
