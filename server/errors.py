@@ -16,6 +16,7 @@ SutureError
     Stalled             the engine has work and completes no step
     Unreachable         no inference server answers that runs the model
     Stopping            the server ends what runs and takes up nothing more
+  BadGateway            502, the inference server that was asked failed on the request
   EngineError           500, the engine failed; other requests go on
 
 The mapping to a dialect's error body stands in that dialect's route; the status is here.
@@ -138,6 +139,16 @@ class Stopping(Unavailable):
 
 class OutputFull(SutureError):
     """What a command writes to takes no more."""
+
+
+class BadGateway(SutureError):
+    """Another's inference server failed on this request.
+
+    What it said may be in the message, and quote the request: that is for the client alone.
+    """
+
+    status = 502
+    reason = "ERROR"
 
 
 class EngineError(SutureError):

@@ -28,6 +28,7 @@ from suture.server.engine.remote.generation import (
     with_clean_end,
     with_whole_characters,
 )
+from suture.server.engine.remote.model_card import model_card
 from suture.server.engine.remote.probe import Detected, detect, model_of, probe
 from suture.server.engine.remote.protocol import Adapter, Affinity, Json
 from suture.server.engine.remote.runner import RemoteRunner
@@ -74,9 +75,11 @@ class RemoteModel:
             adapter.check(request)
 
     def fit(self, plan: PromptPlan) -> PromptPlan:
-        adapter = self.adapters[0]
-        if adapter.best_level == "hygiene":
-            fit = with_clean_end(plan, adapter.kind, self.vocabulary, self.codec.encode)
+        # As the one wants it that can do least: any of them may be asked.
+        unforced = [one.kind for one in self.adapters if one.best_level == "hygiene"]
+        if unforced:
+            kind = "openai-chat" if "openai-chat" in unforced else unforced[0]
+            fit = with_clean_end(plan, kind, self.vocabulary, self.codec.encode)
         else:
             fit = with_whole_characters(plan, self.vocabulary)
         # Bytes that are said again may take a token each, which others had less of.
@@ -89,7 +92,7 @@ class RemoteModel:
         request: CompletionRequest,
         plan: PromptPlan,
         text: TextStream,
-        known: DraftIndex | None = None,
+        known: Callable[[], DraftIndex] | None = None,
     ) -> RemoteGeneration:
         encode = self.codec.encode
         return RemoteGeneration(request, plan, self.vocabulary, text, encode, _affinity(request))
@@ -121,7 +124,7 @@ class RemoteCompleter:
         self._path = tokenizer
         self._settings = settings
         backends = backends_of(settings)
-        self._fleet: Fleet[Served] = Fleet(backends, self._probe)
+        self._fleet: Fleet[Served] = Fleet(backends, self._probe, self._is_same)
         self._runner = RemoteRunner(
             self._fleet,
             self._vocabulary,
@@ -254,8 +257,13 @@ class RemoteCompleter:
         def ask(body: Json, path: str) -> AsyncGenerator[object, None]:
             return backend.stream(path, body, adapter.headers(PROBES))
 
+        card = await model_card(backend.get, model)
         probed = await probe(server, adapter, model, ask, self._vocabulary, self._codec.encode)
-        return Served(probed, adapter)
+        return Served(probed, adapter, card)
+
+    async def _is_same(self, backend: Backend, served: Served) -> bool:
+        """Whether a backend says of its model what it said when it was probed, if anything."""
+        return await model_card(backend.get, served.probed.model) in ("", served.card)
 
 
 def _adapter(settings: Settings, server: Detected) -> Adapter:
@@ -325,5 +333,5 @@ def build_pool(settings: Settings) -> RemotePool:
     """The model that the settings' servers run. Raises `SetupError`."""
     assert settings.model is not None, "who starts a worker finds the tokenizer"
     tokenizer = Path(settings.model)
-    vocabulary, codec = read_tokenizer(tokenizer, settings.vocabulary_cache)
+    vocabulary, codec = read_tokenizer(tokenizer, settings)
     return RemotePool(RemoteCompleter(vocabulary, codec, tokenizer, settings))

@@ -38,7 +38,7 @@ def _tokenizer(settings: Settings) -> Finding:
         name = settings.model or "the default one"
         return Finding("problem", "model", f"the tokenizer of {name} is not here", _pull(settings))
     try:
-        vocabulary, codec = read_tokenizer(path, settings.vocabulary_cache)
+        vocabulary, codec = read_tokenizer(path, settings)
     except SetupError as error:
         return Finding("problem", "model", str(error), pip_install("suture[remote]"))
     text = f"{path}: {vocabulary.n_vocab} tokens, by {codec.tokenizer}"
@@ -67,9 +67,7 @@ async def _look_at(backend: Backend, name: str | None) -> Finding:
         text = f"{backend.name}: {server.kind} {server.version}".rstrip()
         return Finding("ok", "server", f"{text}, model {model_of(server, name)}")
     except SutureError as error:
-        text = str(error)
-        if not text.startswith(backend.name):
-            text = f"{backend.name}: {text}"
+        text = f"{backend.name}: {error}"
         return Finding("problem", "server", text, shell("curl", f"{backend.name}/v1/models"))
     finally:
         await backend.close()

@@ -40,6 +40,7 @@ _ERRORS = {
     431: "The request's head is too large.",
     500: "The engine failed; other requests go on.",
     501: "The model has no sentinels, and cannot fill in.",
+    502: "The inference server that was asked failed on this request.",
     503: "The model is still being loaded, or too many requests wait.",
 }
 # What is known of server-sent events takes `schema` for that of each of them.

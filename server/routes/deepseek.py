@@ -96,7 +96,7 @@ class DeepSeekDialect(OpenAIDialect):
         (DeepSeekBody,),
         DeepSeekCompletion,
         streamed=DeepSeekEvent | OpenAIError,
-        statuses=(500, 501, 503),
+        statuses=(500, 501, 502, 503),
         example={"prompt": "def area(w, h):\n    return ", "suffix": "\n", "max_tokens": 16},
     )
 

@@ -59,7 +59,7 @@ class Explain:
         "Why a completion is what it is",
         (InfillBody,),
         ExplainAnswer,
-        statuses=(500, 501, 503),
+        statuses=(500, 501, 502, 503),
         example={"input_prefix": "console.log(userNa", "input_suffix": ""},
     )
 

@@ -373,7 +373,7 @@ class LlamaCppDialect:
         (InfillBody,),
         LlamaCppAnswered,
         streamed=LlamaCppStreamed,
-        statuses=(500, 501, 503),
+        statuses=(500, 501, 502, 503),
         example={
             "input_prefix": "def area(width, height):\n    return width * ",
             "input_suffix": "\n\n\nprint(area(2, 3))\n",

@@ -51,7 +51,7 @@ class LlamaCppCompletionDialect(LlamaCppDialect):
         (CompletionBody,),
         LlamaCppAnswered,
         streamed=LlamaCppStreamed,
-        statuses=(500, 503),
+        statuses=(500, 502, 503),
         example={"prompt": "import os\nimport nump", "temperature": 0, "n_predict": 8},
     )
 

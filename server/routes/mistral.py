@@ -169,7 +169,7 @@ class MistralDialect:
         (FimBody,),
         FimCompletion,
         streamed=FimEvent | MistralError,
-        statuses=(500, 501, 503),
+        statuses=(500, 501, 502, 503),
         example={"prompt": "def area(w, h):\n    return ", "suffix": "\n", "max_tokens": 16},
     )
     error_shape = MistralError

@@ -347,7 +347,7 @@ class OllamaDialect:
         (GenerateBody,),
         Generated,
         streamed=OllamaStreamed,
-        statuses=(404, 500, 501, 503),
+        statuses=(404, 500, 501, 502, 503),
         example={
             "prompt": "def area(w, h):\n    return w * ",
             "suffix": "\n",

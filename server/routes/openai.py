@@ -312,7 +312,7 @@ class OpenAIDialect:
         (CompletionsBody,),
         Completion,
         streamed=CompletionEvent | OpenAIError,
-        statuses=(500, 501, 503),
+        statuses=(500, 501, 502, 503),
         example={"prompt": "import os\nimport nump", "max_tokens": 8, "temperature": 0},
     )
     error_shape = OpenAIError

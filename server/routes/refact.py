@@ -253,7 +253,7 @@ class RefactDialect:
         (CodeCompletionBody,),
         RefactCompletion,
         streamed=RefactEvent | RefactError,
-        statuses=(500, 501, 503),
+        statuses=(500, 501, 502, 503),
         example={
             "inputs": {
                 "sources": {"area.py": "def area(w, h):\n    return \n"},

@@ -438,11 +438,11 @@ def test_a_server_before_others_serves_what_they_call_their_model(
 def test_servers_that_run_the_model_are_not_waited_for(
     file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    fake = FakeCompleter([Unreachable("no backend answers: http://gpu-1: no server answers there")])
+    fake = FakeCompleter([Unreachable("no inference server answers: no server answers there")])
     with serving(fake) as url:
         assert cli.main(["complete", f"{file}:1:1", "--server", url]) == 3
     assert capfd.readouterr().err.startswith(
-        "suture: UNREACHABLE: no backend answers: http://gpu-1"
+        "suture: UNREACHABLE: no inference server answers: no server"
     )
     assert len(fake.requests) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +15,10 @@ from support.fake_backend import FakeBackend, Fault, Kind, playing, until
 from support.http_server import client, events, serving, settings
 from support.remote_completer import serving_backends
 from support.scripted_completer import scripted
-from support.toy import toy_vocabulary
+from support.toy import PIECES, SPECIALS, toy_vocabulary
+from suture.healing import TokenKind, Vocabulary
 from suture.server.decoding.candidates import Logits
+from suture.server.engine.remote import health as health_module
 from suture.server.engine.scripted import random_model, speaking_model
 
 VOCABULARY = toy_vocabulary()
@@ -35,6 +38,13 @@ PREFIXES = [
     "const x\n",
 ]
 Json = dict[str, Any]
+# Paths of dialects, and where in their errors the words are.
+DIALECTS = [
+    ("/completion", "error"),
+    ("/v1/completions", "error"),
+    ("/v1/fim/completions", "message"),
+    ("/api/generate", "error"),
+]
 
 
 def in_ascii(tokens: Sequence[int]) -> Logits:
@@ -142,6 +152,20 @@ def test_a_newer_request_of_a_session_ends_the_one_before_at_the_backend() -> No
         assert until(lambda: backend.n_running == 0)
 
 
+@pytest.mark.parametrize("kind", ["vllm", "llama-server", "openai"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_connection_serves_one_request_after_the_other(kind: Kind, stream: bool) -> None:
+    backend = FakeBackend(in_ascii, kind=kind)
+    body = {"prompt": "def", "n_predict": 4, "stream": stream}
+    with playing(backend) as url, serving_backends(url) as there, client(there) as http:
+        for n in range(5):
+            response = http.post("/completion", json=body | {"prompt": f"def f{n}"})
+            assert response.status_code == 200
+            if not n:
+                n_before = backend.n_connections
+        assert backend.n_connections == n_before
+
+
 @pytest.mark.parametrize(
     "fault", ["dies", "500", "garbage", "no events", "429", "503", "only ids outside"]
 )
@@ -152,7 +176,11 @@ def test_what_fails_before_its_first_token_is_asked_of_another_backend(fault: Fa
         n_asked = len(one.completions)
         asked(there, body, "/completion")
         first, second = (one, other) if len(one.completions) > n_asked else (other, one)
-        first.faults, n_asked = deque([fault]), len(second.completions)
+        # The connection is kept, and may have been closed before: it is tried over a new one.
+        first.faults, n_asked = (
+            deque([fault] * (2 if fault == "dies" else 1)),
+            len(second.completions),
+        )
         assert asked(there, body, "/completion")["content"].startswith("me()")
         assert not first.faults
         assert len(second.completions) == n_asked + 1
@@ -167,9 +195,52 @@ def test_what_fails_in_its_middle_is_an_error(fault: Fault) -> None:
     with playing(backend) as url, serving_backends(url) as there, client(there) as http:
         backend.faults = deque([fault])
         told = [json.loads(event) for event in events(http.post("/completion", json=body))]
-        assert told[-1]["error"]["code"] == 500
+        assert told[-1]["error"]["code"] == 502
         # It goes on.
         assert asked(there, body | {"stream": False}, "/completion")["content"]
+
+
+@pytest.mark.parametrize(("path", "field"), DIALECTS)
+def test_what_fails_in_its_middle_is_a_bad_gateway_where_nothing_was_shown(
+    path: str, field: str
+) -> None:
+    backend = FakeBackend(SPEAKING)
+    body = {"prompt": "def", "stream": False, "shape": "raw"}
+    with playing(backend) as url, serving_backends(url) as there, client(there) as http:
+        backend.faults = deque(["dies in the middle"])
+        response = http.post(path, json=body)
+        assert response.status_code == 502
+        assert "broke off" in str(response.json()[field])
+        assert response.json()["suture"] == {"reason": "ERROR"}
+        assert http.post(path, json=body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "fault", ["400", "500", "503", "dies", "dies in the middle", "half JSON", "no events"]
+)
+def test_clients_are_not_told_where_a_backend_is(fault: Fault) -> None:
+    backend = FakeBackend(SPEAKING)
+    body = {"prompt": "def", "n_predict": 30}
+    with playing(backend) as url, serving_backends(url) as there, client(there) as http:
+        backend.fault = fault
+        failed = http.post("/completion", json=body)
+        backend.fault = None
+    assert failed.status_code in (400, 502, 503)
+    assert url.partition("//")[2] not in failed.text
+    with serving_backends(url) as there, client(there) as http:
+        refused = http.post("/completion", json=body)
+        assert refused.status_code == 503
+        assert "no server answers there" in refused.text
+        assert url.partition("//")[2] not in refused.text
+
+
+def test_a_grammar_that_a_backend_cannot_read_is_refused_without_its_address() -> None:
+    backend = FakeBackend(SPEAKING)
+    with playing(backend) as url, serving_backends(url) as there, client(there) as http:
+        body = {"prompt": "def", "grammar": "root ::= (", "n_predict": 4}
+        refused = http.post("/completion", json=body)
+    assert refused.status_code == 400
+    assert url.partition("//")[2] not in refused.text
 
 
 def test_a_deadline_ends_a_text_that_stalls() -> None:
@@ -219,6 +290,46 @@ def test_before_the_backends_were_looked_at_it_is_loading() -> None:
         for refused in (http.get("/health"), http.post("/completion", json={"prompt": "def "})):
             assert refused.status_code == 503
             assert refused.json()["suture"]["reason"] == "LOADING"
+
+
+def test_another_model_under_the_same_name_is_probed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "CALM_PAUSE_S", 0.05)
+    backend = FakeBackend(SPEAKING)
+    body = {"prompt": "def add(x): return userNa", "n_predict": 4}
+    with playing(backend) as url, serving_backends(url) as there, client(there) as http:
+        n_probed = len(backend.completions)
+        time.sleep(0.3)
+        assert len(backend.completions) == n_probed, "its times of creation are made up"
+        backend.root, backend.vocabulary = "org/another", in_another_order(VOCABULARY)
+        assert until(lambda: http.get("/health").status_code == 503)
+        assert until(lambda: "tokenizer is another" in http.post("/completion", json=body).text)
+        backend.root, backend.vocabulary = "org/toy", VOCABULARY
+        assert until(lambda: http.get("/health").status_code == 200)
+        assert asked(there, body, "/completion")["content"].startswith("me")
+
+
+def in_another_order(vocabulary: Vocabulary) -> Vocabulary:
+    """The same tokens with other ids, but for those of control."""
+    n = vocabulary.n_vocab
+    texts = [vocabulary.bytes_of(i) for i in range(len(PIECES))][::-1]
+    return Vocabulary(
+        [*texts, *(text.encode() for text in SPECIALS)],
+        kinds=[TokenKind.NORMAL] * len(texts) + [TokenKind.CONTROL] * len(SPECIALS),
+        n_vocab=n,
+        bos_id=vocabulary.bos_id,
+        eos_id=vocabulary.eos_id,
+        eog_ids=vocabulary.eog_ids,
+    )
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llama-server", "openai"])
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+def test_a_url_may_have_a_path(kind: Kind, end: str) -> None:
+    backend = FakeBackend(in_ascii, kind=kind, under="/teams/code")
+    with playing(backend) as url, serving_backends(f"{url}/teams/code{end}") as there:
+        assert asked(there, {"prompt": "def ", "n_predict": 4}, "/completion")["content"]
+        (one,) = httpx2.get(f"{there}/v1/status", trust_env=False).json()["backends"]
+        assert (one["name"], one["kind"]) == (f"{url}/teams/code", kind)
 
 
 def test_a_sampler_that_a_server_lacks_is_refused_by_its_field() -> None:

@@ -133,8 +133,8 @@ FAILURES: list[tuple[Fault, type[Exception], str]] = [
     ("500", BackendFailed, "a 500 to order"),
     ("dies", BackendFailed, "broke off"),
     ("dies in the middle", BackendFailed, "broke off"),
-    ("stalls", BackendFailed, "nothing came for 0.3 s"),
-    ("stalls in the middle", BackendFailed, "nothing came for 0.3 s"),
+    ("stalls", BackendFailed, "nothing came from the server for 0.3 s"),
+    ("stalls in the middle", BackendFailed, "nothing came from the server for 0.3 s"),
     ("error in the middle", BackendFailed, "the engine died"),
     ("half JSON", BackendFailed, "no JSON"),
     ("garbage", BackendFailed, "is no HTTP"),
@@ -152,7 +152,8 @@ def test_e3_each_failure_ends_in_the_right_error(
     fake = speaking(fault=fault)
     with playing(fake) as url, pytest.raises(kind, match=words) as caught:
         run(events(url, stall_s=0.3 if fault.startswith("stalls") else 15))
-    assert url in str(caught.value)
+    # Whose it is, is for the log.
+    assert url.partition("//")[2] not in str(caught.value)
 
 
 def test_how_long_a_busy_one_wants_to_be_left_alone_is_known() -> None:
@@ -192,7 +193,7 @@ def test_e2_an_event_has_its_time_and_not_each_of_its_bytes() -> None:
         server = await asyncio.start_server(drip, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
-            with pytest.raises(BackendFailed, match=r"nothing came for 0\.3 s"):
+            with pytest.raises(BackendFailed, match=r"nothing came from the server for 0\.3 s"):
                 await events(f"http://127.0.0.1:{port}", stall_s=0.3)
             await asyncio.sleep(0.1)
 
@@ -218,7 +219,7 @@ def test_e2_what_is_at_a_path_is_read_in_bounds(
         server = await asyncio.start_server(pour, "127.0.0.1", 0)
         async with server:
             backend = Backend(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            words = "nothing came for" if drips else "more than 100000 bytes"
+            words = "nothing came from the server for" if drips else "more than 100000 bytes"
             with pytest.raises(BackendFailed, match=words):
                 await backend.get("/v1/models")
             await backend.close()
@@ -280,7 +281,7 @@ def test_nobody_listening_is_unreachable() -> None:
 
 
 def test_a_host_without_an_address_is_unreachable() -> None:
-    with pytest.raises(BackendUnreachable, match="no address is known of its host"):
+    with pytest.raises(BackendUnreachable, match="no address is known of the server's host"):
         run(events("http://nobody.invalid:8000"))
 
 
@@ -303,7 +304,7 @@ def test_a_certificate_of_another_host_is_called_that() -> None:
 
     async def ask(url: str) -> None:
         backend = Backend(url, trust=trusted)
-        with pytest.raises(BackendUnreachable, match=r"not trusted: .*127\.0\.0\.2"):
+        with pytest.raises(BackendUnreachable, match="not trusted: it is another host's"):
             await backend.get("/v1/models")
         await backend.close()
 
@@ -312,7 +313,10 @@ def test_a_certificate_of_another_host_is_called_that() -> None:
 
 
 def test_tls_asked_of_one_that_speaks_none_is_called_that() -> None:
-    with playing(speaking()) as url, pytest.raises(BackendUnreachable, match="no TLS with it"):
+    with (
+        playing(speaking()) as url,
+        pytest.raises(BackendUnreachable, match="no TLS with the server"),
+    ):
         run(events(url.replace("http:", "https:")))
 
 

@@ -8,7 +8,7 @@ import math
 import socket
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -160,6 +160,11 @@ class Still(Backend):
 async def nothing(backend: Backend) -> None: ...
 
 
+async def endless(backend: Backend) -> AsyncGenerator[Heard, None]:
+    while True:
+        yield Heard((ord("x"),))
+
+
 STILL = [Still(f"http://10.0.0.{n}") for n in range(6)]
 
 
@@ -171,11 +176,12 @@ def test_a1_no_backend_is_loaded_while_another_one_idles(keys: list[str], n_back
         fleet.start()
         await until(lambda: fleet.is_ready and "unhealthy" not in {o.state for o in fleet.status})
         loads: Counter[str] = Counter()
-        with ExitStack() as leases:
+        async with AsyncExitStack() as answers:
             for n, key in enumerate(keys, 1):
                 most = max(FREE_LOAD, math.ceil(SPILL * n / n_backends))
                 order = rendezvous(key, [one.name for one in fleet.status])
-                chosen = leases.enter_context(fleet.lease(key)).name
+                stream = await answers.enter_async_context(aclosing(fleet.stream(key, endless)))
+                chosen = (await anext(stream))[0].name
                 assert chosen == next(name for name in order if loads[name] < most)
                 loads[chosen] += 1
                 assert {one.name: one.n_leased for one in fleet.status if one.n_leased} == loads
@@ -312,7 +318,7 @@ def test_one_that_fails_again_and_again_is_not_asked_for_a_while(
         async with fleet_of(*fakes) as fleet:
             fakes[first].fault = "500"
             assert {(await answer(fleet))[0] for _ in range(8)} == {second}
-            assert f"{first}: requests fail" in whys(fleet)
+            assert "requests fail" in whys(fleet)
 
     with caplog.at_level(logging.WARNING, "suture.remote"):
         run(check())
@@ -368,8 +374,7 @@ def test_a3_a_backend_is_not_asked_before_it_was_probed(fakes: dict[str, FakeBac
             assert not fleet.is_ready
             go_on.set()
             await until(lambda: fleet.is_ready)
-            with fleet.lease(KEYS[0]) as backend:
-                assert fleet.probed(backend) == "probed"
+            assert [one.probed for one in fleet.status] == ["probed"]
             assert (await answer(fleet)) == (url, TEXT)
 
     run(check())
@@ -412,7 +417,7 @@ def test_a4_a_backend_that_is_not_there_at_the_start_is_asked_once_it_comes(
     async def check() -> None:
         async with fleet_of(url, is_ready=False) as fleet:
             await until(lambda: "no server answers there" in whys(fleet))
-            with pytest.raises(BackendUnreachable, match=f"{url}: no server answers there"):
+            with pytest.raises(BackendUnreachable, match="no server answers there"):
                 await answer(fleet)
             with playing(FakeBackend(speaking_model(VOCABULARY, TEXT)), port=port):
                 await until(lambda: fleet.is_ready)
@@ -470,22 +475,6 @@ def test_closing_leaves_nothing_running(fakes: dict[str, FakeBackend]) -> None:
         async with fleet_of(*fakes):
             assert asyncio.all_tasks() > before
         assert asyncio.all_tasks() == before
-
-    run(check())
-
-
-def test_backends_to_avoid_are_not_leased(fakes: dict[str, FakeBackend]) -> None:
-    first, second, third = rendezvous(KEYS[0], fakes)
-
-    async def check() -> None:
-        async with fleet_of(*fakes) as fleet:
-            with fleet.lease(KEYS[0], frozenset({first})) as backend:
-                assert backend.name == second
-            with fleet.lease(KEYS[0], frozenset({first, second})) as backend:
-                assert backend.name == third
-            with pytest.raises(BackendUnreachable, match="no other backend"):
-                with fleet.lease(KEYS[0], frozenset(fakes)):
-                    raise AssertionError
 
     run(check())
 

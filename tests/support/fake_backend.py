@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import h11
@@ -90,7 +90,8 @@ class _BrokenOff(Exception):
 class FakeBackend:
     """Answers greedy over `model`; `faults` are those of the next POSTs, and `fault` of all others.
 
-    Where it does not honour constraints it takes them without a word. `health` is the status of
+    All is under the path `under`, as behind a gateway. Where it does not honour constraints it
+    takes them without a word. `health` is the status of
     `/health`; a token takes `step_s`. All of it may be changed while it serves.
     """
 
@@ -98,6 +99,8 @@ class FakeBackend:
     kind: Kind = "vllm"
     vocabulary: Vocabulary = field(default_factory=toy_vocabulary)
     name: str = "toy"
+    root: str = "org/toy"
+    under: str = ""
     honours: bool = True
     faults: deque[Fault | None] = field(default_factory=deque)
     fault: Fault | None = None
@@ -108,6 +111,7 @@ class FakeBackend:
     step_s: float = 0.0
 
     asked: list[Asked] = field(default_factory=list)
+    n_connections: int = 0
     n_running: int = 0
     n_most: int = 0
     n_left: int = 0
@@ -123,10 +127,15 @@ class FakeBackend:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until one of both leaves."""
+        self.n_connections += 1
         http = h11.Connection(h11.SERVER)
         with suppress(_Gone, _BrokenOff, OSError, h11.ProtocolError):
             while True:
                 request = await _read(http, reader)
+                # Elsewhere there is nothing.
+                is_here = request.path.startswith(self.under + "/")
+                path = request.path.removeprefix(self.under) if is_here else "/nowhere"
+                request = replace(request, path=path)
                 self.asked.append(request)
                 await self._answer(_Answer(self, request, http, reader, writer))
                 http.start_next_cycle()
@@ -168,6 +177,7 @@ class FakeBackend:
         """What it says of itself."""
         meta = {"n_vocab": self.vocabulary.n_vocab, "n_ctx_train": N_CTX}
         model: Json = {"id": self.name, "object": "model", "owned_by": self.kind}
+        model |= {"created": time.time_ns(), "root": self.root}
         model |= {"meta": meta} if self.kind == "llama-server" else {"max_model_len": N_CTX}
         told: dict[str, Json] = {"/v1/models": {"object": "list", "data": [model]}}
         if self.kind == "vllm":

@@ -4,8 +4,9 @@ E1  Whoever closes a stream, or is cancelled in it, closes its connection: that 
     are told that nobody wants the rest.
 E2  Nothing that a backend does is waited for longer than `stall_s`, and nothing of it kept beyond
     a bound: heads, events, answers and errors each have one.
-E3  Every failure is one of `errors.py`. What a backend says of a request may quote the user's
-    text: it is told to the client, shortened, and to nobody else.
+E3  Every failure is one of `errors.py`, and tells clients nothing of where the backend is. What a
+    backend says of a request may quote the user's text: it is told to the client, shortened, and
+    to nobody else.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ DONE = b"[DONE]"
 END_S = 0.25
 # How much the latest answer counts in the average.
 LATEST = 0.1
+# OpenSSL's codes for a host, and for an address, that a certificate is not of.
+_OF_ANOTHER_HOST = frozenset({62, 64})
 
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (BackendBusy, "busy"),
@@ -124,7 +127,7 @@ class Backend:
                         self.counters.answered(time.monotonic() - sent_at)
                     yield self._event(data)
             if not n_events:
-                raise BackendFailed(f"{self.name}: there are no events in its answer")
+                raise BackendFailed("there are no events in the server's answer")
 
     async def get(self, path: str) -> object:
         """What is at a path, as JSON; None where there is nothing in the answer."""
@@ -216,7 +219,7 @@ class Backend:
         ):
             await _collect(content, response, MAX_ANSWER_BYTES)
         if len(content) > MAX_ANSWER_BYTES:
-            raise BackendFailed(f"{self.name}: its answer has more than {MAX_ANSWER_BYTES} bytes")
+            raise BackendFailed(f"the server's answer has more than {MAX_ANSWER_BYTES} bytes")
         return bytes(content)
 
     async def _error(self, response: httpx2.Response) -> SutureError:
@@ -225,7 +228,7 @@ class Backend:
         with suppress(TimeoutError, httpx2.HTTPError):
             async with asyncio.timeout(LOOK_S):
                 await _collect(content, response, MAX_ERROR_BYTES)
-        return error_told(self.name, response.status_code, response.headers, bytes(content))
+        return error_told(response.status_code, response.headers, bytes(content))
 
     async def _events(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """The data of each event, each of which has `stall_s` to come, up to `[DONE]`."""
@@ -240,7 +243,7 @@ class Backend:
                     return
                 n_bytes += len(piece)
                 if n_bytes > MAX_STREAM_BYTES:
-                    raise BackendFailed(f"{self.name}: its answer does not end")
+                    raise BackendFailed("the server's answer does not end")
                 for data in parser.feed(piece):
                     if data == DONE:
                         await _read_end(pieces)
@@ -251,7 +254,7 @@ class Backend:
     def _event(self, data: bytes) -> object:
         """What an event says; raises what it tells of where it tells of an error."""
         value = self._json(data)
-        if (error := told_in_event(self.name, value)) is not None:
+        if (error := told_in_event(value)) is not None:
             raise error
         return value
 
@@ -259,7 +262,7 @@ class Backend:
         try:
             value: object = json.loads(content)
         except (ValueError, RecursionError):
-            raise BackendFailed(f"{self.name}: its answer is no JSON") from None
+            raise BackendFailed("the server's answer is no JSON") from None
         return value
 
     @contextmanager
@@ -268,29 +271,31 @@ class Backend:
         try:
             yield
         except TimeoutError:
-            raise BackendFailed(f"{self.name}: nothing came for {within_s:g} s") from None
+            raise BackendFailed(f"nothing came from the server for {within_s:g} s") from None
         except EventTooLarge as error:
-            raise BackendFailed(f"{self.name}: its answer has {error}") from None
+            raise BackendFailed(f"the server's answer has {error}") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise BackendUnreachable(self._why_unreachable(error)) from error
         except httpx2.HTTPError as error:
-            what = "its answer broke off, or is no HTTP"
-            raise BackendFailed(f"{self.name}: {what} ({type(error).__name__})") from error
+            what = "the server's answer broke off, or is no HTTP"
+            raise BackendFailed(f"{what} ({type(error).__name__})") from error
 
     def _why_unreachable(self, error: Exception) -> str:
         failure = tls_error(error)
         if isinstance(failure, ssl.SSLCertVerificationError):
+            is_anothers = failure.verify_code in _OF_ANOTHER_HOST
+            why = "it is another host's" if is_anothers else failure.verify_message
             return (
-                f"{self.name}: its certificate is not trusted: {failure.verify_message}; "
+                f"the server's certificate is not trusted: {why}; "
                 "SSL_CERT_FILE names the certificates that are"
             )
         if failure is not None:
-            return f"{self.name}: there is no TLS with it: {failure.reason or failure}"
+            return f"there is no TLS with the server: {failure.reason or failure}"
         if isinstance(_cause(error), socket.gaierror):
-            return f"{self.name}: no address is known of its host"
+            return "no address is known of the server's host"
         if isinstance(error, httpx2.ConnectTimeout):
-            return f"{self.name}: no connection within {CONNECT_S:g} s"
-        return f"{self.name}: no server answers there"
+            return f"no connection with the server within {CONNECT_S:g} s"
+        return "no server answers there"
 
 
 def _client(

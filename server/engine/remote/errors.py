@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from suture.server.errors import EngineError, InvalidRequest, Unavailable, Unreachable
+from suture.server.errors import BadGateway, EngineError, InvalidRequest, Unavailable, Unreachable
 
 
-class BackendFailed(EngineError):
+class BackendFailed(BadGateway):
     """A backend broke off, answered nonsense or with a 5xx: another one may do better."""
 
 

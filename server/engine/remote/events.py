@@ -17,7 +17,7 @@ def event_of(value: object) -> Mapping[str, Any]:
     """An event as an object; raises what the server says of a failure, if it does."""
     if not isinstance(value, dict):
         raise BackendFailed(f"the server sent an event that is no object: {shown(value)}")
-    if (error := told_in_event("the server", value)) is not None:
+    if (error := told_in_event(value)) is not None:
         raise error
     return value
 

@@ -7,8 +7,8 @@
   A2  What fails before anything of it was heard is asked of the next backend, and nobody notices.
       Behind that it is an error: what was shown cannot be taken back. A request that two backends
       failed on is asked of no third, as it may be what they die of.
-  A3  A backend is asked nothing until it was probed, and is probed again each time it comes back:
-      it may be another version with another model by then.
+  A3  A backend is asked nothing until it was probed, and is probed again each time it comes back,
+      or says that its model is another: it may be another version with another model by then.
   A4  No backend at the start is no error: there is none yet, and it is asked once it comes.
 
 Used on one event loop.
@@ -78,17 +78,21 @@ class _Member(Generic[P]):
 
 
 class Fleet(Generic[P]):
-    """Leases backends to requests, and looks after their health from `start` to `close`.
+    """Has backends answer requests, and looks after their health from `start` to `close`.
 
     `probe` finds out what a backend is and can; what it raises says why that one is of no use.
-    Raises `SetupError` for no backends, and for the same one twice.
+    `is_same` tells at each look whether it is what was found out of it. Raises `SetupError` for no
+    backends, and for the same one twice.
     """
 
     def __init__(
-        self, backends: Sequence[Backend], probe: Callable[[Backend], Awaitable[P]]
+        self,
+        backends: Sequence[Backend],
+        probe: Callable[[Backend], Awaitable[P]],
+        is_same: Callable[[Backend, P], Awaitable[bool]] | None = None,
     ) -> None:
         self._members = {
-            backend.name: _Member[P](backend, Health(f"{backend.name}: it has not answered yet"))
+            backend.name: _Member[P](backend, Health("it has not answered yet"))
             for backend in backends
         }
         if not backends:
@@ -96,6 +100,7 @@ class Fleet(Generic[P]):
         if len(self._members) < len(backends):
             raise SetupError("a backend is named twice")
         self._probe = probe
+        self._is_same = is_same
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -137,7 +142,7 @@ class Fleet(Generic[P]):
         return self.is_ready or all(member.was_seen for member in self._members.values())
 
     def check_ready(self) -> None:
-        """Raise what `lease` would raise."""
+        """Raise what `stream` raises where there is no backend to ask."""
         self._choose("", frozenset())
 
     @property
@@ -156,20 +161,10 @@ class Fleet(Generic[P]):
         ]
 
     def probed(self, backend: Backend) -> P:
-        """What the probe found out of a backend that is leased."""
+        """What the probe found out of a backend that is asked."""
         found = self._members[backend.name].probed
-        assert found is not None, "a backend is not leased before it was probed"
+        assert found is not None, "a backend is not asked before it was probed"
         return found
-
-    @contextmanager
-    def lease(self, key: str, avoid: AbstractSet[str] = frozenset()) -> Iterator[Backend]:
-        """The backend for a request of `key`, none of those named `avoid`.
-
-        Whatever a block is left with says how the backend does. Raises `BackendBusy` or
-        `BackendUnreachable` where there is none.
-        """
-        with self._leased(self._choose(key, avoid)) as backend:
-            yield backend
 
     async def stream(self, key: str, ask: Ask) -> AsyncGenerator[tuple[Backend, Heard], None]:
         """What is heard of the first backend that answers, to its finish.
@@ -191,10 +186,11 @@ class Fleet(Generic[P]):
                             is_finished = is_finished or heard.finish is not None
                             yield backend, heard
                     if not is_finished:
-                        raise BackendFailed(f"{backend.name}: its answer ended in the middle")
+                        raise BackendFailed("the server's answer ended in the middle")
                 return
             except (BackendBusy, BackendFailed, BackendUnreachable) as failure:
                 if n_heard:
+                    _log.warning("%s: it failed in the middle of an answer", member.name)
                     raise
                 failures[member.name] = failure
             except GeneratorExit:
@@ -212,6 +208,8 @@ class Fleet(Generic[P]):
         except (BackendBusy, BackendUnreachable):
             if not failures:
                 raise
+        if n_failed:
+            _log.warning("%s: failed on a request, and no other is asked", ", ".join(failures))
         told = list(failures.values())
         raise next((failure for failure in told if isinstance(failure, BackendBusy)), told[-1])
 
@@ -250,10 +248,10 @@ class Fleet(Generic[P]):
         health, was_healthy = member.health, member.health.is_healthy
         is_gone = isinstance(error, BackendUnreachable)
         # What a backend says of a failure may quote what was asked, and others will read this.
-        why = str(error) if is_gone else f"{member.name}: requests fail, one after the other"
+        why = str(error) if is_gone else "requests fail, one after the other"
         health.failed(why, is_gone=is_gone)
         if was_healthy and not health.is_healthy:
-            _log.warning("%s", why)
+            _log.warning("%s: %s", member.name, why)
             member.fell_ill.set()
 
     async def _watch_all(self) -> None:
@@ -269,7 +267,7 @@ class Fleet(Generic[P]):
             async with member.being_looked_at:
                 await self._look_at(member)
             if health.why != why:
-                _log.warning("%s", health.why or f"{member.name}: it answers")
+                _log.warning("%s: %s", member.name, health.why or "it answers")
             with suppress(TimeoutError):
                 async with asyncio.timeout(health.pause_s):
                     await member.fell_ill.wait()
@@ -277,28 +275,30 @@ class Fleet(Generic[P]):
             member.fell_ill.clear()
 
     async def _look_at(self, member: _Member[P]) -> None:
-        """See how a backend does, and probe one that has come back."""
-        health, was_healthy = member.health, member.health.is_healthy
+        """See how a backend does, and probe one that has come back, or is another one now."""
+        health = member.health
         try:
             await member.backend.check()
-            if not was_healthy:
+            if health.is_healthy and not await self._is_as_probed(member):
+                _log.warning("%s: its model is another now", member.name)
+                health.found_ill("its model is another now", is_gone=True)
+            if not health.is_healthy:
                 member.probed = await self._probe(member.backend)
                 health.found_well()
         except BackendBusy as error:
             health.found_draining(str(error))
         except SutureError as error:
-            why = _named(member.name, str(error))
-            health.found_ill(why, is_gone=isinstance(error, BackendUnreachable))
+            health.found_ill(str(error), is_gone=isinstance(error, BackendUnreachable))
         except Exception:
             _log.exception("%s: looking at it failed", member.name)
-            health.found_ill(f"{member.name}: looking at it failed", is_gone=True)
+            health.found_ill("looking at it failed", is_gone=True)
         finally:
             member.was_seen = True
 
-
-def _named(name: str, why: str) -> str:
-    """What is wrong, with the backend's name: what a probe finds does not say whose it is."""
-    return why if why.startswith(name) else f"{name}: {why}"
+    async def _is_as_probed(self, member: _Member[P]) -> bool:
+        if self._is_same is None or member.probed is None:
+            return True
+        return await self._is_same(member.backend, member.probed)
 
 
 def _nobody(
@@ -307,7 +307,7 @@ def _nobody(
     """Why there is no backend to ask."""
     if healthy:
         wait_s = math.ceil(min(member.health.busy_until for member in healthy) - now)
-        return BackendBusy("every backend has enough to do", max(wait_s, 1))
+        return BackendBusy("every inference server has enough to do", max(wait_s, 1))
     if not others:
-        return BackendUnreachable("there is no other backend")
-    return BackendUnreachable(f"no backend answers: {others[0].health.why}")
+        return BackendUnreachable("there is no other inference server")
+    return BackendUnreachable(f"no inference server answers: {others[0].health.why}")

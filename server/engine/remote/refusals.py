@@ -35,13 +35,13 @@ class NotServed(BackendFailed):
     """
 
 
-def error_told(name: str, status: int, headers: Mapping[str, str], content: bytes) -> SutureError:
+def error_told(status: int, headers: Mapping[str, str], content: bytes) -> SutureError:
     """What an answer comes to whose status is none of success."""
     told = _message(_json(content)) or _plain(content)
-    return _error(name, status, told, headers.get("retry-after", ""))
+    return _error(status, told, headers.get("retry-after", ""))
 
 
-def told_in_event(name: str, value: object) -> SutureError | None:
+def told_in_event(value: object) -> SutureError | None:
     """What an event comes to that tells of an error, in a stream that began well; else None."""
     if not isinstance(value, dict):
         return None
@@ -50,13 +50,17 @@ def told_in_event(name: str, value: object) -> SutureError | None:
         return None
     within = error if isinstance(error, dict) else value
     code = within.get("code")
-    return _error(name, code if type(code) is int else 500, _message(value), "")
+    return _error(code if type(code) is int else 500, _message(value), "")
 
 
-def _error(name: str, status: int, told: str, retry_after: str) -> SutureError:
+def _error(status: int, told: str, retry_after: str) -> SutureError:
     if status in _KEY:
-        return NotServed(f"{name}: it wants another API key than ours (status {status})")
-    said = f"{name}: {told} (status {status})" if told else f"{name}: status {status}"
+        return NotServed(f"the server wants another API key than ours (status {status})")
+    said = (
+        f"the server says: {told} (status {status})"
+        if told
+        else f"the server answers with status {status}"
+    )
     if status in _BUSY:
         return BackendBusy(said, _seconds(retry_after))
     if status in _PLACE or 300 <= status < 400:

@@ -25,6 +25,7 @@ from suture.server.codec import (
 from suture.server.engine.llama import read_vocabulary
 from suture.server.engine.tokenizer import LlamaTokenizer
 from suture.server.errors import ModelError, SetupError
+from suture.server.settings import Settings
 
 _NO_TOKENIZERS = "a tokenizer.json is read with tokenizers: pip install 'suture[remote]'"
 _NO_LLAMA_CPP = (
@@ -33,18 +34,20 @@ _NO_LLAMA_CPP = (
 )
 
 
-def read_tokenizer(path: Path, cache: Path) -> tuple[Vocabulary, Codec]:
+def read_tokenizer(path: Path, settings: Settings) -> tuple[Vocabulary, Codec]:
     """The vocabulary of a GGUF file or a `tokenizer.json`, and how its texts are tokenized.
 
-    Raises `SetupError` where it cannot be had.
+    By the tokenizer and detokenizer of the settings. Raises `SetupError` where it cannot be had.
     """
     if path.suffix == ".json":
-        return _from_json(path)
-    vocabulary = read_vocabulary(path, cache)
-    fast = read_tiktoken("auto", vocabulary)
+        return _from_json(path, settings)
+    vocabulary = read_vocabulary(path, settings.vocabulary_cache)
+    fast = read_tiktoken(settings.tokenizer, vocabulary)
     if importlib.util.find_spec("llama_cpp") is not None:
-        return vocabulary, choose_codec("auto", "auto", vocabulary, LlamaTokenizer(path), fast)
-    if fast is None or lossy_probe(vocabulary, fast.encode) is not None:
+        names = settings.tokenizer, settings.detokenizer
+        return vocabulary, choose_codec(*names, vocabulary, LlamaTokenizer(path), fast)
+    wants_own = settings.detokenizer == "window"
+    if fast is None or wants_own or lossy_probe(vocabulary, fast.encode) is not None:
         raise SetupError(f"{path}: {_NO_LLAMA_CPP}")
     why = "llama.cpp is not here to compare with"
     encoder = Encoder(fast.encode)
@@ -56,9 +59,11 @@ def read_tokenizer(path: Path, cache: Path) -> tuple[Vocabulary, Codec]:
     )
 
 
-def _from_json(path: Path) -> tuple[Vocabulary, Codec]:
+def _from_json(path: Path, settings: Settings) -> tuple[Vocabulary, Codec]:
     if importlib.util.find_spec("tokenizers") is None:
         raise SetupError(f"{path}: {_NO_TOKENIZERS}")
+    if settings.tokenizer == "tiktoken":
+        raise SetupError(f"--tokenizer tiktoken: not with {path}, whose tokenizer is its own")
     try:
         vocabulary = Vocabulary.from_tokenizer_json(path)
     except OSError as error:
@@ -66,7 +71,7 @@ def _from_json(path: Path) -> tuple[Vocabulary, Codec]:
     except (TokenizerFileError, UnsupportedVocabulary) as error:
         raise ModelError(str(error)) from error
     own = JsonTokenizer(path)
-    codec = choose_codec("llama", "auto", vocabulary, own, None)
+    codec = choose_codec("llama", settings.detokenizer, vocabulary, own, None)
     why = "the model's own, of its tokenizer.json"
     return vocabulary, replace(codec, tokenizer=Choice("llama", why))
 

@@ -8,11 +8,14 @@ import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
 from suture.healing import TokenTransducer
+from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.remote.errors import ConstraintIgnored
 from suture.server.engine.remote.generation import RemoteGeneration
 from suture.server.engine.remote.openai import OpenAI
-from suture.server.engine.remote.protocol import Affinity, Finish, Heard, Scored
+from suture.server.engine.remote.openai_chat import OpenAIChat
+from suture.server.engine.remote.protocol import Adapter, Affinity, Finish, Heard, Scored
+from suture.server.engine.remote.vllm import Vllm
 from suture.server.prompt.plan import plan_prompt
 from suture.server.remote import RemoteModel
 from suture.server.request import CompletionRequest
@@ -92,3 +95,31 @@ def test_a_prompt_that_nothing_is_to_be_healed_of_stays_as_it_is() -> None:
     request = CompletionRequest("def add(x): return userNa", healing="off", shape="raw")
     plan = plan_prompt(request, VOCABULARY, None, toy_encode, toy_budget())
     assert model.fit(plan) == plan
+
+
+@pytest.mark.parametrize(
+    ("adapters", "kept"),
+    [
+        ((Vllm(),), "f(a) + ab"),
+        ((Vllm(), OpenAI()), "f(a) +"),
+        ((OpenAI(), Vllm()), "f(a) +"),
+        ((Vllm(), OpenAI(), OpenAIChat("none")), "f(a)"),
+    ],
+)
+def test_a_prompt_is_cut_as_the_backend_wants_it_that_can_do_least(
+    adapters: tuple[Adapter, ...], kept: str
+) -> None:
+    model = RemoteModel(VOCABULARY, None, toy_budget(), toy_codec(toy_encode), adapters)
+    request = CompletionRequest("f(a) + abretu", shape="raw")
+    plan = model.fit(plan_prompt(request, VOCABULARY, None, toy_encode, toy_budget()))
+    assert b"".join(map(VOCABULARY.bytes_of, plan.kept_ids)).decode() == kept
+
+
+def test_nothing_is_made_ready_for_drafts_which_others_engines_do_not_take() -> None:
+    def known() -> DraftIndex:
+        raise AssertionError
+
+    model = RemoteModel(VOCABULARY, None, toy_budget(), toy_codec(toy_encode), (Vllm(),))
+    plan = plan_prompt(REQUEST, VOCABULARY, None, toy_encode, toy_budget())
+    text = byte_stream(REQUEST, plan, TokenTransducer(VOCABULARY, (), "skip"))
+    assert model.generation(REQUEST, plan, text, known).asked("recursive").prompt_ids
