@@ -152,6 +152,17 @@ def test_a_newer_request_of_a_session_ends_the_one_before_at_the_backend() -> No
         assert until(lambda: backend.n_running == 0)
 
 
+def test_nothing_is_made_ready_for_drafts_which_others_engines_do_not_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(*_: object) -> object:
+        raise AssertionError
+
+    monkeypatch.setattr("suture.server.completion._known", made)
+    with playing(FakeBackend(SPEAKING)) as url, serving_backends(url) as there:
+        assert asked(there, {"prompt": "def", "n_predict": 4}, "/completion")["content"]
+
+
 @pytest.mark.parametrize("kind", ["vllm", "llama-server", "openai"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_one_connection_serves_one_request_after_the_other(kind: Kind, stream: bool) -> None:
@@ -218,7 +229,9 @@ def test_what_fails_in_its_middle_is_a_bad_gateway_where_nothing_was_shown(
 @pytest.mark.parametrize(
     "fault", ["400", "500", "503", "dies", "dies in the middle", "half JSON", "no events"]
 )
-def test_clients_are_not_told_where_a_backend_is(fault: Fault) -> None:
+def test_clients_are_not_told_where_a_backend_is(
+    fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
     backend = FakeBackend(SPEAKING)
     body = {"prompt": "def", "n_predict": 30}
     with playing(backend) as url, serving_backends(url) as there, client(there) as http:
@@ -227,6 +240,10 @@ def test_clients_are_not_told_where_a_backend_is(fault: Fault) -> None:
         backend.fault = None
     assert failed.status_code in (400, 502, 503)
     assert url.partition("//")[2] not in failed.text
+    if failed.status_code == 502:
+        assert f"{url}: " in caplog.text
+    # What it says may quote the request: that is for the client alone.
+    assert "to order" not in caplog.text
     with serving_backends(url) as there, client(there) as http:
         refused = http.post("/completion", json=body)
         assert refused.status_code == 503

@@ -8,7 +8,6 @@ import pytest
 
 from support.toy import toy_budget, toy_codec, toy_encode, toy_vocabulary
 from suture.healing import TokenTransducer
-from suture.server.decoding.drafts import DraftIndex
 from suture.server.decoding.text_stream import byte_stream
 from suture.server.engine.remote.errors import ConstraintIgnored
 from suture.server.engine.remote.generation import RemoteGeneration
@@ -113,13 +112,3 @@ def test_a_prompt_is_cut_as_the_backend_wants_it_that_can_do_least(
     request = CompletionRequest("f(a) + abretu", shape="raw")
     plan = model.fit(plan_prompt(request, VOCABULARY, None, toy_encode, toy_budget()))
     assert b"".join(map(VOCABULARY.bytes_of, plan.kept_ids)).decode() == kept
-
-
-def test_nothing_is_made_ready_for_drafts_which_others_engines_do_not_take() -> None:
-    def known() -> DraftIndex:
-        raise AssertionError
-
-    model = RemoteModel(VOCABULARY, None, toy_budget(), toy_codec(toy_encode), (Vllm(),))
-    plan = plan_prompt(REQUEST, VOCABULARY, None, toy_encode, toy_budget())
-    text = byte_stream(REQUEST, plan, TokenTransducer(VOCABULARY, (), "skip"))
-    assert model.generation(REQUEST, plan, text, known).asked("recursive").prompt_ids
