@@ -94,7 +94,8 @@ def behind(token_id: int, scored: Any) -> float:
 
 
 def test_streams_stop_and_leave_the_engine_idle(in_front: Served, llama_server: str) -> None:
-    body = {"prompt": CODE[:246], "n_predict": 200, "stop": ["\n"], "stream": True}
+    asked = {"prompt": CODE[:246], "n_predict": 200, "stop": ["\n"], "temperature": 0}
+    body = asked | {"stream": True}
     response = httpx2.post(in_front.url + "/completion", json=body, timeout=TIMEOUT_S)
     assert '"stop_type":"word"' in response.text
     assert until(lambda: is_idle(llama_server))
