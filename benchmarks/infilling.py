@@ -270,7 +270,9 @@ def clustered(values: Sequence[float], clusters: Sequence[str]) -> Mean:
 
 
 def shown(figure: Mean) -> str:
-    return f"{figure.mean:.3f} ± {figure.error:.3f}"
+    """A mean with its error, where there is one to be had."""
+    error = f" ± {figure.error:.3f}" if math.isfinite(figure.error) else ""
+    return f"{figure.mean:.3f}{error}"
 
 
 def taken(found: Found, strata: Mapping[str, Sequence[str]]) -> Variant:
