@@ -143,7 +143,8 @@ def test_one_model_goes_on_while_another_is_loaded(tiny: Path, small_model: Path
             assert served.post("/models/load", {"model": small}) == {"success": True}
             while states(served)[small] == "loading" and said[-1] != "data: [DONE]":
                 said.append(next(events))
-            assert len(said) > 10
+            # Some of it came meanwhile, however soon the other one is there.
+            assert len(said) > 3
             said.extend(events)
         assert said[-1] == "data: [DONE]"
         text = "".join(json.loads(line[6:])["choices"][0]["text"] for line in said[:-1])
