@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.lsp_client import until
 from suture.lsp.ahead import after_accepting
 from suture.lsp.completions import Completions
 from suture.lsp.documents import Cursor
@@ -45,11 +46,11 @@ def test_what_is_accepted_as_its_next_comes_has_that_and_the_next_is_asked_for(t
         completions = Completions(client, "an editor", Options(debounce_ms=0))
         at = Cursor("file:///a.py", "python", 1, 0, "x", "", "x", "")
         shown = asyncio.create_task(completions.complete(at, is_automatic=True))
-        await _until(lambda: len(client.asked) == 1)
+        await until(lambda: len(client.asked) == 1)
         client.answer(" = 1\n")
         suggestion = (await shown).suggestion
         assert suggestion is not None
-        await _until(lambda: len(client.asked) == 2)
+        await until(lambda: len(client.asked) == 2)
         there = after_accepting(at, suggestion)
         accepted = asyncio.create_task(completions.complete(there, is_automatic=True))
         for _ in range(turns):
@@ -58,17 +59,9 @@ def test_what_is_accepted_as_its_next_comes_has_that_and_the_next_is_asked_for(t
         outcome = await accepted
         assert outcome.suggestion == Suggestion("y = 2\n")
         assert outcome.source in ("typed", "ahead")
-        await _until(lambda: len(client.asked) == 3)
+        await until(lambda: len(client.asked) == 3)
         assert client.asked == ["x", "x = 1\n", "x = 1\ny = 2\n"]
         client.answer("")
-        await _until(lambda: not completions.is_busy)
+        await until(lambda: not completions.is_busy)
 
     asyncio.run(edit())
-
-
-async def _until(condition: Any) -> None:
-    for _ in range(200):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it did not come true")
